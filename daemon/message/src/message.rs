@@ -122,6 +122,32 @@ pub struct DetectionMessage {
     /// Whether its mask is left out, because the frame's masks are too much for a message.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub truncated: bool,
+    /// The track that it belongs to, if the camera tracks objects and this one has a track.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub track: Option<TrackMessage>,
+}
+
+/// The track of a detection.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct TrackMessage {
+    /// Its id, which no other track of any camera has while the daemon runs.
+    pub id: u64,
+    /// How sure it is that the track is an object.
+    pub state: TrackMessageState,
+    /// Milliseconds from its first detection to this one.
+    pub age_ms: u64,
+    /// x and y of the centre's velocity, in pixels of the source frame per second.
+    pub velocity: [f32; 2],
+}
+
+/// How sure it is that a track is an object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum TrackMessageState {
+    /// Seen once, with a score that is not high.
+    Tentative,
+    /// Seen twice, or once with a high score.
+    Confirmed,
 }
 
 /// A box inside the source frame: top-left corner and size in its pixels.
@@ -219,6 +245,7 @@ impl Message {
     pub(crate) fn about_bytes(&self) -> usize {
         let of_detection = |detection: &DetectionMessage| {
             DETECTION_BYTES
+                + detection.track.map_or(0, |_| TRACK_BYTES)
                 + detection.keypoints.len() * KEYPOINT_BYTES
                 + mask_bytes(detection.segments.as_deref(), detection.mask.as_ref())
         };
@@ -228,9 +255,10 @@ impl Message {
     }
 }
 
-/// About how many bytes a message without detections has as JSON, a detection, and a keypoint.
+/// About how many bytes a message without detections has as JSON, a detection, its track, and a keypoint.
 const MESSAGE_BYTES: usize = 500;
 const DETECTION_BYTES: usize = 160;
+const TRACK_BYTES: usize = 80;
 const KEYPOINT_BYTES: usize = 60;
 
 /// Returns about how many bytes a mask has as JSON.
