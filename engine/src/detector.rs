@@ -313,6 +313,11 @@ impl Detector {
         &self.labels
     }
 
+    /// Returns the score below which detections are dropped.
+    pub fn score_threshold(&self) -> f32 {
+        self.options.score_threshold
+    }
+
     /// Whether detections have oriented boxes.
     pub fn is_oriented(&self) -> bool {
         self.oriented

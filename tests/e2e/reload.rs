@@ -206,6 +206,48 @@ fn unchanged_parts_keep_running_while_everything_else_changes() {
 }
 
 #[test]
+fn tracks_keep_their_ids_over_reloads_and_no_id_comes_back() {
+    // The model finds the same eight boxes in every frame.
+    let with = |track: &str, source: &str| {
+        let stays = STAYS.replace("[camera.source]", &format!("{track}\n[camera.source]"));
+        format!("{HEAD}{}", stays.replace("sleep 0.01", source))
+    };
+    let (tracked, slow) = (with("track = {}", "sleep 0.01"), with("track = {}", "sleep 0.02"));
+    let mut managed = Managed::start(&tracked);
+    managed.see("stays", 5);
+    let ids = |managed: &Managed| {
+        let messages = managed.messages("stays");
+        let tracks = messages.last().unwrap()["detections"].as_array().unwrap().iter().map(|one| one["track"].clone());
+        tracks.map(|track| track["id"].as_u64()).collect::<Vec<_>>()
+    };
+    let first: Vec<_> = (1..=8).map(Some).collect();
+    let sorted = |mut ids: Vec<Option<u64>>| {
+        ids.sort_unstable();
+        ids
+    };
+    assert_eq!(sorted(ids(&managed)), first);
+    let longer = with("track = { unseen = \"5 s\", classes = [\"black\"] }", "sleep 0.02");
+    for (config, change) in [
+        (format!("{tracked}{}", pattern("other", 20)), "camera other added"),
+        (slow.clone(), "camera stays opened again, camera other removed"),
+        (longer, "tracks of camera stays changed"),
+    ] {
+        let status = managed.reload(&config);
+        assert!(!status.contains("rejected"), "{status}");
+        managed.see("stays", 5);
+        assert_eq!(sorted(ids(&managed)), first, "after {change}");
+    }
+    managed.reload(&with("", "sleep 0.02"));
+    managed.see("stays", 5);
+    assert_eq!(ids(&managed), [None; 8]);
+    managed.reload(&slow);
+    managed.see("stays", 5);
+    assert_eq!(sorted(ids(&managed)), (9..=16).map(Some).collect::<Vec<_>>());
+    let ended = managed.end();
+    assert_eq!(ended.log.matches("reloaded: tracks of camera stays ").count(), 3, "{}", ended.log);
+}
+
+#[test]
 fn a_model_is_replaced_between_two_frames() {
     let config = format!("{HEAD}{STAYS}");
     let mut managed = Managed::start(&config);

@@ -126,7 +126,7 @@ impl CommandSource {
         let sequence = self.sequence;
         self.sequence += 1;
         self.run_frames += 1;
-        Ok(frames.frame(buffer, sequence, clock::now(self.clock.as_ref())))
+        Ok(frames.frame(buffer, sequence, clock::now(self.clock.as_ref()), None))
     }
 
     /// Reads the stream's first line. The first run's header determines the buffers; a later run's replaces them if it differs.

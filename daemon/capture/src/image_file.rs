@@ -136,7 +136,7 @@ impl Loader {
         }
         let (timestamp, layout) = read?;
         let name = Some(Arc::from(path.to_string_lossy()));
-        Ok(Frame { layout, buffer: buffer.into(), sequence, timestamp, damaged: false, name })
+        Ok(Frame { layout, buffer: buffer.into(), sequence, timestamp, recorded_at: None, damaged: false, name })
     }
 
     /// Reads an image from the file contents `bytes` into `buffer`, which is resized to it; `timestamp` is the frame's time.
@@ -153,7 +153,15 @@ impl Loader {
         if bytes.capacity().max(buffer.as_slice().len()) > KEPT_BYTES {
             (*bytes, self.jpeg) = (Vec::new(), JpegDecoder::new());
         }
-        Ok(Frame { layout: decoded?, buffer: buffer.into(), sequence, timestamp, damaged: false, name: None })
+        Ok(Frame {
+            layout: decoded?,
+            buffer: buffer.into(),
+            sequence,
+            timestamp,
+            recorded_at: None,
+            damaged: false,
+            name: None,
+        })
     }
 
     fn read_file(&mut self, path: &Path) -> Result<(), Reason> {

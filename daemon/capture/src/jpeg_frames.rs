@@ -70,7 +70,15 @@ impl JpegFrames {
         if let Err(error) = self.decoder.decode(data, buffer.as_mut_slice()) {
             return Ok(damaged(&error));
         }
-        Ok(Next::Frame(Frame { layout, buffer: buffer.into(), sequence, timestamp, damaged: false, name: None }))
+        Ok(Next::Frame(Frame {
+            layout,
+            buffer: buffer.into(),
+            sequence,
+            timestamp,
+            recorded_at: None,
+            damaged: false,
+            name: None,
+        }))
     }
 
     /// Returns codec, size and format, for the log.

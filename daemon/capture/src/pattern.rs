@@ -102,6 +102,7 @@ impl Source for PatternSource {
             buffer: buffer.into(),
             sequence,
             timestamp,
+            recorded_at: None,
             damaged: false,
             name: None,
         }))

@@ -90,9 +90,15 @@ impl PipeFrames {
     }
 
     /// Makes a frame of the result of [`read`](Self::read).
-    pub fn frame(&self, buffer: Option<PooledBuffer>, sequence: u64, timestamp: Timestamp) -> Next {
+    pub fn frame(
+        &self,
+        buffer: Option<PooledBuffer>,
+        sequence: u64,
+        timestamp: Timestamp,
+        recorded_at: Option<Duration>,
+    ) -> Next {
         let Some(buffer) = buffer else { return Next::Lost { frames: 1, cause: LossCause::Overload } };
         let (layout, buffer) = (self.layout, buffer.into());
-        Next::Frame(Frame { layout, buffer, sequence, timestamp, damaged: false, name: None })
+        Next::Frame(Frame { layout, buffer, sequence, timestamp, recorded_at, damaged: false, name: None })
     }
 }

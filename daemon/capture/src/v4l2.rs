@@ -217,7 +217,15 @@ impl V4l2Source {
             Ok(Some((layout, buffer))) => {
                 streaming.had_frame = true;
                 self.damage.reset();
-                Next::Frame(Frame { layout, buffer, sequence, timestamp, damaged: false, name: None })
+                Next::Frame(Frame {
+                    layout,
+                    buffer,
+                    sequence,
+                    timestamp,
+                    recorded_at: None,
+                    damaged: false,
+                    name: None,
+                })
             }
             Ok(None) => {
                 self.damage.reset();

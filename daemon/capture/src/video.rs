@@ -248,7 +248,10 @@ impl VideoSource {
         let sequence = self.sequence;
         self.sequence += 1;
         self.round_frames += 1;
-        Ok(frames.frame(buffer, sequence, clock::now(self.clock.as_ref())))
+        // By the average rate: a pipe has no times.
+        let seconds = sequence as f64 / info.fps.unwrap_or(USUAL_FPS);
+        let recorded_at = if *is_live { None } else { Duration::try_from_secs_f64(seconds).ok() };
+        Ok(frames.frame(buffer, sequence, clock::now(self.clock.as_ref()), recorded_at))
     }
 }
 

@@ -21,7 +21,7 @@ use visiond_engine::detector::DetectorError;
 use visiond_kernels::buffer::MemoryKind;
 use visiond_kernels::nvtx;
 use visiond_message::Timings;
-use visiond_pipeline::collector::message_of;
+use visiond_pipeline::collector::{FrameTracks, message_of};
 use visiond_pipeline::lane_result::{LaneResult, ModelFacts};
 use visiond_service::model_trial;
 use visiond_system::exit::{Exit, ExitError};
@@ -222,7 +222,7 @@ impl FrameBench {
             values: self.detector.values(),
             timings: Timings::default(),
         };
-        std::hint::black_box(message_of(&self.camera, &result).to_line());
+        std::hint::black_box(message_of(&self.camera, &result, FrameTracks::default()).to_line());
         let end = Instant::now();
         let us = Duration::from_micros;
         // The GPU works concurrently with this thread, so take its own measurements.

@@ -19,7 +19,7 @@ use visiond_engine::detector::{Detection, Detector, DetectorError, MaskForm};
 use visiond_frames::clock::{Clock, SystemClock};
 use visiond_frames::frame::Frame;
 use visiond_message::{AttributeMessage, DetectionMessage, Message, Timings};
-use visiond_pipeline::collector::message_of;
+use visiond_pipeline::collector::{FrameTracks, message_of};
 use visiond_pipeline::lane_result::{LaneResult, ModelFacts};
 use visiond_service::model_trial;
 use visiond_system::exit::{Exit, ExitError};
@@ -170,7 +170,7 @@ impl DetectionRun {
         };
         let (detections, values) = (&*self.found, self.detector.values());
         let result = LaneResult { frame: frame.facts(), model: &self.model, detections, values, timings };
-        let message = message_of(&self.camera, &result);
+        let message = message_of(&self.camera, &result, FrameTracks::default());
         self.printer.frame(&message, is_video)?;
         if let Some(pictures) = &mut self.pictures
             && let Err(reason) = pictures.store(file, is_video.then_some(frame.sequence), &view, &message)

@@ -31,10 +31,12 @@ pub struct ConfigDiff {
     pub tables: Vec<&'static str>,
     /// The effect of the reload on models, by name.
     pub models: BTreeMap<String, Change>,
-    /// The effect of the reload on cameras, by name; their pictures count separately.
+    /// The effect of the reload on cameras, by name; their pictures and tracks count separately.
     pub cameras: BTreeMap<String, Change>,
     /// The effect of the reload on the pictures of cameras, by name.
     pub pictures: BTreeMap<String, Change>,
+    /// The effect of the reload on the tracks of cameras, by name.
+    pub tracks: BTreeMap<String, Change>,
     /// The effect of the reload on sinks, by name.
     pub sinks: BTreeMap<String, Change>,
     /// Changes that need a restart, as sentences.
@@ -44,9 +46,9 @@ pub struct ConfigDiff {
 /// One difference, as the API returns it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Difference {
-    /// `model`, `camera`, `pictures`, `sink` or `table`.
+    /// `model`, `camera`, `pictures`, `tracks`, `sink` or `table`.
     pub part: Cow<'static, str>,
-    /// Name of the part; for pictures, of their camera.
+    /// Name of the part; for pictures and tracks, of their camera.
     pub name: String,
     /// The effect of the reload on the part.
     pub change: Change,
@@ -87,8 +89,11 @@ impl ConfigDiff {
             same_buffers && model_a == model_b && a.source == b.source && a.max_fps == b.max_fps
         });
         let drawn = |(camera, _): &&(&CameraConfig, _)| camera.annotate.is_some();
-        let (before, after) = (before.iter().filter(drawn), after.iter().filter(drawn));
-        changes.pictures = compare(before, after, name, |(a, _), (b, _)| a.annotate == b.annotate);
+        let (drawn_before, drawn_after) = (before.iter().filter(drawn), after.iter().filter(drawn));
+        changes.pictures = compare(drawn_before, drawn_after, name, |(a, _), (b, _)| a.annotate == b.annotate);
+        let tracked = |(camera, _): &&(&CameraConfig, _)| camera.track.is_some();
+        let (before, after) = (before.iter().filter(tracked), after.iter().filter(tracked));
+        changes.tracks = compare(before, after, name, |(a, _), (b, _)| (&a.track, a.smooth) == (&b.track, b.smooth));
 
         for sink in &new.sinks {
             match old.sinks.iter().find(|before| same_output(before, sink)) {
@@ -106,10 +111,15 @@ impl ConfigDiff {
         changes
     }
 
-    /// Returns every difference: models, cameras, their pictures, sinks, tables.
+    /// Returns every difference: models, cameras, their pictures and tracks, sinks, tables.
     pub fn differences(&self) -> Vec<Difference> {
-        let parts =
-            [("model", &self.models), ("camera", &self.cameras), ("pictures", &self.pictures), ("sink", &self.sinks)];
+        let parts = [
+            ("model", &self.models),
+            ("camera", &self.cameras),
+            ("pictures", &self.pictures),
+            ("tracks", &self.tracks),
+            ("sink", &self.sinks),
+        ];
         let parts = parts.into_iter().flat_map(|(part, changes)| {
             changes.iter().map(move |(name, change)| Difference {
                 part: part.into(),
@@ -117,9 +127,9 @@ impl ConfigDiff {
                 change: *change,
             })
         });
-        // The pictures of an added or removed camera are part of it.
+        // The pictures and tracks of an added or removed camera are part of it.
         let whole = |name: &str| matches!(self.cameras.get(name), Some(Change::Added | Change::Removed));
-        let parts = parts.filter(|change| !(change.part == "pictures" && whole(&change.name)));
+        let parts = parts.filter(|change| !(matches!(&*change.part, "pictures" | "tracks") && whole(&change.name)));
         let table =
             |table: &&str| Difference { part: "table".into(), name: (*table).to_owned(), change: Change::Changed };
         parts.chain(self.tables.iter().map(table)).collect()
@@ -133,6 +143,7 @@ impl fmt::Display for Difference {
             "model" => ("model", "loaded again"),
             "camera" => ("camera", "opened again"),
             "pictures" => ("pictures of camera", "changed"),
+            "tracks" => ("tracks of camera", "changed"),
             part => (part, "changed"),
         };
         let becomes = match self.change {
@@ -250,6 +261,17 @@ mod tests {
         assert_eq!(described("name = \"yard\"", "name = \"yard\"\n        max_fps = 2"), "camera yard opened again");
         assert_eq!(described("every = 30", "every = 40"), "pictures of camera yard changed");
         assert_eq!(described("annotate =", "# "), "pictures of camera yard removed");
+        assert_eq!(described("name = \"yard\"", "name = \"yard\"\n        track = {}"), "tracks of camera yard added");
+        for key in ["track.unseen = \"5 s\"", "track = { score = 0.5 }", "smooth = true"] {
+            let tracked = BASE.replace("name = \"door\"", "name = \"door\"\ntrack.classes = []");
+            let changed = if key.starts_with("track =") {
+                tracked.replace("track.classes = []", key)
+            } else {
+                tracked.replace("track.classes = []", &format!("track.classes = []\n{key}"))
+            };
+            let changes = ConfigDiff::between(&config(&tracked), &config(&changed)).to_string();
+            assert_eq!(changes, "tracks of camera door changed", "{key}");
+        }
         assert_eq!(described("name = \"yard\"", "name = \"gate\""), "camera gate added, camera yard removed");
         assert_eq!(described("out.jsonl", "other.jsonl"), "sink file changed");
         assert_eq!(described("path = \"out.jsonl\"", "path = \"out.jsonl\"\nqueue = 9"), "sink file changed");

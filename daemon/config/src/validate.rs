@@ -144,6 +144,11 @@ impl Checks<'_> {
             let message = "this table never stores a picture: set `every = 30` or `on_detection = true`";
             self.0.absence(span.clone(), message, None);
         }
+        if camera.smooth.is(&true) && !camera.track.place.is_set() {
+            let message =
+                "`smooth` needs tracks, and this camera has none: add the table `[camera.track]`, or remove `smooth`";
+            self.error(&camera.smooth.place, message);
+        }
         match &camera.source.value {
             Some(SourceRead::V4l2(v4l2)) => {
                 let format = v4l2.format.value.map(|format| match format {

@@ -28,6 +28,8 @@ pub struct Frame {
     pub sequence: u64,
     /// Time of the frame.
     pub timestamp: Timestamp,
+    /// Its time in the recording that it comes from; `None` for a frame that was captured now.
+    pub recorded_at: Option<Duration>,
     /// Whether it may show damage: a picture that it refers to was lost on its way.
     pub damaged: bool,
     /// Name of the frame, if it has one: the path of a picture.
@@ -47,10 +49,20 @@ pub struct FrameFacts {
     pub sequence: u64,
     /// Time of the frame.
     pub timestamp: Timestamp,
+    /// See [`Frame::recorded_at`].
+    pub recorded_at: Option<Duration>,
     /// See [`Frame::damaged`].
     pub damaged: bool,
     /// See [`Frame::name`].
     pub name: Option<Arc<str>>,
+}
+
+impl FrameFacts {
+    /// Returns when the scene was as the frame shows it, for spans between the frames of a camera: the time in the recording, otherwise
+    /// on CLOCK_MONOTONIC.
+    pub fn time(&self) -> Duration {
+        self.recorded_at.unwrap_or(Duration::from_nanos(self.timestamp.monotonic_ns))
+    }
 }
 
 /// Why a source lost frames.
@@ -73,6 +85,7 @@ impl Frame {
             format: self.layout.format().name(),
             sequence: self.sequence,
             timestamp: self.timestamp,
+            recorded_at: self.recorded_at,
             damaged: self.damaged,
             name: self.name.clone(),
         }

@@ -14,7 +14,15 @@ pub fn frame(pool: &FramePool, sequence: u64) -> Option<Frame> {
     let layout = FrameLayout::packed(PixelFormat::Grey, 4, 2, ColorDescription::default()).unwrap();
     let mut buffer = pool.take()?;
     buffer.as_mut_slice().fill(sequence as u8);
-    Some(Frame { layout, buffer: buffer.into(), sequence, timestamp: now(&SystemClock), damaged: false, name: None })
+    Some(Frame {
+        layout,
+        buffer: buffer.into(),
+        sequence,
+        timestamp: now(&SystemClock),
+        recorded_at: None,
+        damaged: false,
+        name: None,
+    })
 }
 
 /// Returns a pool of buffers for [`frame`].

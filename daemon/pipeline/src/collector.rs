@@ -1,16 +1,16 @@
 //! A camera's collector: joins the results of its lanes into messages, and hands these to the publisher, the live view and the
 //! annotator.
 //!
-//! Facts about a camera over several frames or models belong here, between [`Collector::join`] and [`Collector::publish`]: a
-//! detection that has a track gets it here.
+//! Facts about a camera over several frames or models belong here, in [`Collector::join`]: a detection gets its track here.
 //!
 //! It has no thread: a lane calls it. A frame costs the allocations of its message: the id, the time, the lists and the message
 //! itself. Labels and the names of camera, model and keypoints are shared; only a class without a name allocates its label. A lock
-//! is taken only for a message that lost masks.
+//! is taken only for tracks, by no other thread at the time, and for a message that lost masks.
 
 mod masks;
 mod message;
 mod rounding;
+mod tracking;
 
 use std::fmt;
 use std::sync::Arc;
@@ -28,8 +28,10 @@ use visiond_system::backoff::RateLimit;
 use visiond_system::stop::Stop;
 use visiond_telemetry::metrics::{CameraMetrics, LaneMetrics};
 use visiond_telemetry::trace;
+use visiond_tracker::TrackIds;
 
 pub use self::message::message_of;
+pub use self::tracking::{CameraTracks, FrameTracks, TrackSettings};
 use crate::lane_result::LaneResult;
 use crate::mailbox::Delivery;
 
@@ -45,6 +47,8 @@ pub struct Collector {
     pub metrics: Arc<CameraMetrics>,
     /// Draws the camera's pictures, if the configuration asks for them.
     annotator: Option<Arc<Annotator>>,
+    /// How to track its objects, if the configuration asks for it, and their tracks.
+    tracking: Option<(TrackSettings, Arc<Mutex<CameraTracks>>)>,
     /// The clients that watch the camera.
     pub view: Arc<CameraView>,
     /// Whether frames and pictures may be dropped.
@@ -70,6 +74,8 @@ pub struct Outlet {
     pub message_limit: MessageLimit,
     /// The clock for frames' ages.
     pub clock: Arc<dyn Clock>,
+    /// The source of ids for the tracks of all cameras.
+    pub track_ids: Arc<TrackIds>,
 }
 
 /// How many messages may still be published, over all cameras.
@@ -106,12 +112,13 @@ impl Collector {
     pub fn new(
         metrics: Arc<CameraMetrics>,
         annotator: Option<Arc<Annotator>>,
+        tracking: Option<(TrackSettings, Arc<Mutex<CameraTracks>>)>,
         view: Arc<CameraView>,
         delivery: Delivery,
         outlet: Arc<Outlet>,
         mask_warnings: Arc<MaskWarnings>,
     ) -> Self {
-        Self { metrics, annotator, view, delivery, outlet, mask_warnings }
+        Self { metrics, annotator, tracking, view, delivery, outlet, mask_warnings }
     }
 
     /// Whether results need the pixels of their frames, because pictures are drawn or a client watches.
@@ -121,7 +128,9 @@ impl Collector {
 
     /// Returns the message of a result, whose postprocessing began at `start`. Waits for nothing.
     pub fn join(&self, result: &LaneResult<'_>, start: Instant) -> Message {
-        let mut message = message_of(&self.metrics.name, result);
+        let mut tracks = self.tracking.as_ref().map(|(settings, tracks)| (settings, tracks.lock()));
+        let tracks = tracks.as_mut().map(|(settings, tracks)| tracks.step(settings, result));
+        let mut message = message_of(&self.metrics.name, result, tracks.unwrap_or_default());
         message.timings_us.postprocess = start.elapsed().as_micros() as u64;
         self.report_truncated(&message);
         message

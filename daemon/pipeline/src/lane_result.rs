@@ -32,6 +32,8 @@ pub struct ModelFacts {
     pub labels: Vec<Arc<str>>,
     /// Names of the keypoints, which each keypoint has.
     pub keypoint_names: Vec<Arc<str>>,
+    /// The score below which its detections are dropped.
+    pub score_threshold: f32,
     /// The forms of its masks in messages.
     pub masks: MaskFacts,
     /// What it gives besides detections.

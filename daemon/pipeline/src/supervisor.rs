@@ -17,6 +17,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use visiond_annotate::annotator::Annotator;
 use visiond_capture::source::Open;
 use visiond_frames::clock::{Clock, SystemClock};
@@ -27,7 +28,7 @@ use visiond_system::threads::finished_by;
 use visiond_telemetry::metrics::{Activity, CameraMetrics, DropCause, LaneMetrics, LaneView, Phase};
 
 use super::camera::{ActiveCameras, Camera, CameraStreams, RetryPolicy};
-use super::collector::{Collector, MaskWarnings, MessageLimit, Outlet, PublishFn};
+use super::collector::{CameraTracks, Collector, MaskWarnings, MessageLimit, Outlet, PublishFn, TrackSettings};
 use super::frame_rate::FrameRate;
 use super::lane::{Lane, LaneMailbox, LaneModel, LaneSlot, ModelSwap, NeedsRestart};
 use super::mailbox::{Delivery, Mailbox};
@@ -47,6 +48,8 @@ pub struct CameraSpec {
     pub delivery: Delivery,
     /// Draws its pictures, if the configuration asks for them.
     pub annotator: Option<Arc<Annotator>>,
+    /// How to track its objects, if the configuration asks for it.
+    pub track: Option<TrackSettings>,
     /// The models that look at its frames, at least one.
     pub models: Vec<Arc<str>>,
 }
@@ -120,12 +123,14 @@ struct CameraRecord {
     metrics: Arc<CameraMetrics>,
     sequence: Arc<AtomicU64>,
     mask_warnings: Arc<MaskWarnings>,
+    /// `None` while the camera does not track objects.
+    tracks: Option<Arc<Mutex<CameraTracks>>>,
 }
 
 impl CameraRecord {
     fn new(name: &Arc<str>) -> Self {
         let metrics = Arc::new(CameraMetrics::new(Arc::clone(name)));
-        Self { metrics, sequence: Arc::default(), mask_warnings: Arc::default() }
+        Self { metrics, sequence: Arc::default(), mask_warnings: Arc::default(), tracks: None }
     }
 }
 
@@ -197,7 +202,7 @@ impl Pipeline {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let message_limit = MessageLimit::new(context.messages, &context.stop);
         let (publish, clock_of_outlet) = (Arc::clone(&context.publish), Arc::clone(&clock));
-        let outlet = Arc::new(Outlet { publish, message_limit, clock: clock_of_outlet });
+        let outlet = Arc::new(Outlet { publish, message_limit, clock: clock_of_outlet, track_ids: Arc::default() });
         // One for the hold below.
         let active_cameras = Arc::new(ActiveCameras::new(1)?);
         let unfinished = Arc::new(AtomicUsize::new(1));
@@ -299,8 +304,9 @@ impl Pipeline {
                 self.leaving.push(thread);
                 // The old thread still uses the old metrics and sequence.
                 let sequence = AtomicU64::new(record.sequence.load(Ordering::Relaxed));
-                let mask_warnings = record.mask_warnings;
-                record = CameraRecord { sequence: Arc::new(sequence), mask_warnings, ..CameraRecord::new(&name) };
+                let (mask_warnings, tracks) = (record.mask_warnings, record.tracks);
+                record =
+                    CameraRecord { sequence: Arc::new(sequence), mask_warnings, tracks, ..CameraRecord::new(&name) };
             }
             records.insert(name, record);
         }
@@ -346,17 +352,24 @@ impl Pipeline {
         let mut before = std::mem::take(&mut self.cameras);
         let mut result = Ok(());
         for camera in specs {
-            let collector = |record: &CameraRecord| {
+            let collector = |record: &mut CameraRecord| {
+                let tracking = camera.track.clone().map(|settings| {
+                    let new = || Arc::new(Mutex::new(CameraTracks::new(Arc::clone(&self.outlet.track_ids))));
+                    (settings, Arc::clone(record.tracks.get_or_insert_with(new)))
+                });
+                if tracking.is_none() {
+                    record.tracks = None;
+                }
                 let CameraRecord { metrics, mask_warnings, .. } = record.clone();
                 let (annotator, view) = (camera.annotator.clone(), self.context.live.view(&camera.name));
                 let outlet = Arc::clone(&self.outlet);
-                Arc::new(Collector::new(metrics, annotator, view, camera.delivery, outlet, mask_warnings))
+                Arc::new(Collector::new(metrics, annotator, tracking, view, camera.delivery, outlet, mask_warnings))
             };
             let at = before.iter().position(|running| running.record.metrics.name == camera.name);
             match (camera.open, at) {
                 (Some(open), _) => {
-                    let record = records.remove(&camera.name).unwrap_or_else(|| CameraRecord::new(&camera.name));
-                    let collector = collector(&record);
+                    let mut record = records.remove(&camera.name).unwrap_or_else(|| CameraRecord::new(&camera.name));
+                    let collector = collector(&mut record);
                     let models = camera.models;
                     match self.start_camera(models, &collector, record, open, camera.preview, camera.max_fps) {
                         Ok(running) => self.cameras.push(running),
@@ -364,8 +377,8 @@ impl Pipeline {
                     }
                 }
                 (None, Some(at)) => {
-                    let running = before.remove(at);
-                    let collector = collector(&running.record);
+                    let mut running = before.remove(at);
+                    let collector = collector(&mut running.record);
                     for LaneSlot { mailbox, number } in &running.slots {
                         mailbox.relabel(*number, Arc::clone(&collector));
                     }

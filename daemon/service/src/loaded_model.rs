@@ -95,6 +95,7 @@ impl LoadedModel {
             }),
             labels: detector.labels().to_vec(),
             keypoint_names: detector.keypoint_names().to_vec(),
+            score_threshold: detector.score_threshold(),
             masks: self.masks,
             values: Arc::new(values_of(&self.card.head)),
         }

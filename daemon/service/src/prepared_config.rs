@@ -10,9 +10,10 @@ use std::sync::Arc;
 use visiond_annotate::annotator::Annotator;
 use visiond_capture::Buffers;
 use visiond_config::diff::{Change, ConfigDiff, keep_until_restart};
-use visiond_config::types::{CameraConfig, Config, ModelConfig};
+use visiond_config::types::{CameraConfig, Config, ModelConfig, TrackConfig};
 use visiond_kernels::cuda::Device;
 use visiond_live::Live;
+use visiond_pipeline::collector::TrackSettings;
 use visiond_pipeline::lane::LaneModel;
 use visiond_pipeline::mailbox::Delivery;
 use visiond_pipeline::supervisor::{CameraSpec, LaneSpec, PipelineSpec};
@@ -209,7 +210,14 @@ impl PreparedConfig {
         let annotator = pictures.map(|pictures| Arc::clone(&pictures.annotator));
         let delivery = if camera.source.is_lossless() { Delivery::Lossless } else { Delivery::NewestWins };
         let max_fps = camera.max_fps;
-        self.pipeline.cameras.push(CameraSpec { name, open, preview, max_fps, delivery, annotator, models });
+        let smooth = camera.smooth;
+        let track = camera.track.as_ref().map(|TrackConfig { unseen, score, classes }| TrackSettings {
+            unseen: *unseen,
+            score: *score,
+            classes: classes.clone(),
+            smooth,
+        });
+        self.pipeline.cameras.push(CameraSpec { name, open, preview, max_fps, delivery, annotator, track, models });
         Ok(())
     }
 }

@@ -155,7 +155,7 @@ impl Track {
         TrackReport {
             id: self.id,
             state: self.state,
-            age_ms: (self.age() * 1000.0) as u64,
+            age_ms: (self.age() * 1000.0).round() as u64,
             velocity: self.motion.velocity().map(|pixels| pixels as f32),
             class_id: self.classes.class_id(),
             smooth: self.placed.bounds.map(|at| at as f32),

@@ -29,7 +29,15 @@ fn frame(pool: &FramePool, sequence: u64) -> Arc<Frame> {
     let mut buffer = pool.take().unwrap();
     buffer.as_mut_slice().fill(128);
     let timestamp = Timestamp { monotonic_ns: 0, realtime_ns: 0, instant: Marks::EndOfFrame };
-    Arc::new(Frame { layout, buffer: buffer.into(), sequence, timestamp, damaged: false, name: None })
+    Arc::new(Frame {
+        layout,
+        buffer: buffer.into(),
+        sequence,
+        timestamp,
+        recorded_at: None,
+        damaged: false,
+        name: None,
+    })
 }
 
 fn pool() -> FramePool {

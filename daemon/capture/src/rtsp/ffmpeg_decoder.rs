@@ -125,7 +125,7 @@ impl FfmpegDecoder {
                 continue;
             }
             let timestamp = captured.unwrap_or_else(|| clock::now(self.stream.clock.as_ref()));
-            let mut next = self.frames.frame(buffer, sequence, timestamp);
+            let mut next = self.frames.frame(buffer, sequence, timestamp, None);
             if let Next::Frame(frame) = &mut next {
                 frame.damaged = fate.is_damaged();
             }

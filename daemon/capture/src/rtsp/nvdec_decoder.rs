@@ -283,7 +283,7 @@ impl NvdecDecoder {
         let captured = self.times.take(presentation);
         let timestamp = captured.unwrap_or_else(|| clock::now(self.stream.clock.as_ref()));
         let buffer = FrameBytes::Surface(surface);
-        Ok(Some(Next::Frame(Frame { layout, buffer, sequence, timestamp, damaged, name: None })))
+        Ok(Some(Next::Frame(Frame { layout, buffer, sequence, timestamp, recorded_at: None, damaged, name: None })))
     }
 
     fn layout(&self, surface: &Surface) -> Result<FrameLayout, FrameError> {

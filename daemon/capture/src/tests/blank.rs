@@ -65,6 +65,7 @@ impl Source for BlankSource {
             buffer: buffer.into(),
             sequence,
             timestamp,
+            recorded_at: None,
             damaged: false,
             name: None,
         }))

@@ -5,6 +5,7 @@
 //! camera may be plugged in, systemd creates /run/visiond and passes credentials, and the service's user may have permissions that
 //! this user lacks.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::Path;
 
@@ -32,25 +33,32 @@ pub fn check(path: &Path, config: &Config, root: &DeTable<'_>, report: &mut Diag
     let mut report = Report { path, report };
     let entry = |name, index| root.get(name).and_then(|item| item.get_ref().as_array()?.get(index));
     check_http(&config.http, root.get("http"), &mut report);
-    // `None` if a model cannot be loaded or its classes have no names.
-    let mut labels = Some(Vec::new());
+    // Of each model; none if it cannot be loaded or its classes have no names.
+    let mut labels: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     for (index, model) in config.models.iter().enumerate() {
         match check_model(model, config) {
-            Ok(names) if !names.is_empty() => labels.iter_mut().for_each(|labels| labels.extend(names.iter().cloned())),
-            Ok(_) => labels = None,
+            Ok(names) => drop(labels.insert(&model.name, names)),
             Err(error) => {
-                labels = None;
                 report.refusal(span(entry("model", index), &["path"]), error.to_string(), &error.certainty());
             }
         }
     }
+    labels.retain(|_, names| !names.is_empty());
+    let all = (labels.len() == config.models.len()).then(|| labels.values().flatten().cloned().collect::<Vec<_>>());
     for (index, sink) in config.sinks.iter().enumerate() {
-        if let (SinkKind::Mqtt(mqtt), Some(labels)) = (&sink.kind, &labels) {
-            check_labels(&mqtt.count_labels, labels, entry("sink", index), report.report);
+        if let (SinkKind::Mqtt(mqtt), Some(labels)) = (&sink.kind, &all) {
+            let at = span(entry("sink", index), &["count_labels"]);
+            check_labels(&mqtt.count_labels, labels, "no model has", at, report.report);
         }
     }
     for (index, camera) in config.cameras.iter().enumerate().filter(|(_, camera)| camera.enabled) {
         check_camera(camera, entry("camera", index), root.get("ffmpeg"), &mut report);
+        let of_models: Option<Vec<_>> = config.models_of(camera).map(|model| labels.get(&*model.name)).collect();
+        if let (Some(track), Some(labels)) = (&camera.track, of_models) {
+            let labels: Vec<_> = labels.into_iter().flatten().cloned().collect();
+            let at = span(entry("camera", index), &["track", "classes"]);
+            check_labels(&track.classes, &labels, "the camera's model does not have", at, report.report);
+        }
     }
     for (index, error) in visiond_publish::check(&config.sinks) {
         let (key, certainty) = (error.key, error.certainty.clone());
@@ -67,11 +75,11 @@ fn check_model(model: &ModelConfig, config: &Config) -> Result<Vec<String>, Serv
     Ok(detector.labels().iter().map(|label| label.to_string()).collect())
 }
 
-/// Warns about labels that no model reports: their count stays 0.
-fn check_labels(wanted: &[String], labels: &[String], entry: TableEntry<'_, '_>, report: &mut Diagnostics) {
+/// Warns about labels that the models do not report: they are never counted or tracked.
+fn check_labels(wanted: &[String], labels: &[String], nobody_has: &str, at: Range<usize>, report: &mut Diagnostics) {
     for label in wanted.iter().filter(|label| !labels.contains(label)) {
         let hint = class_hint(label, labels);
-        report.warning(span(entry, &["count_labels"]), format!("no model has the class `{label}`{hint}"));
+        report.warning(at.clone(), format!("{nobody_has} the class `{label}`{hint}"));
     }
 }
 

@@ -196,11 +196,20 @@ prop_compose! {
 }
 
 prop_compose! {
-    fn camera()(model in 0_usize..8, enabled: bool, fps in of(0.001..=1000.0_f64), source in source(), annotate in of(annotate()))
-        -> (usize, CameraConfig) {
+    fn track()(unseen in duration(10, 3_600_000), score in of(0.0..=1.0_f64), classes in vec(text(), 0..3)) -> TrackConfig {
+        TrackConfig { unseen, score, classes }
+    }
+}
+
+prop_compose! {
+    fn camera()(
+        model in 0_usize..8, enabled: bool, fps in of(0.001..=1000.0_f64), source in source(), annotate in of(annotate()),
+        track in of(track()), smooth: bool,
+    ) -> (usize, CameraConfig) {
         // Only where frames may be skipped.
         let max_fps = fps.filter(|_| !source.is_lossless());
-        (model, CameraConfig { name: String::new(), model: None, enabled, max_fps, source, annotate })
+        let smooth = smooth && track.is_some();
+        (model, CameraConfig { name: String::new(), model: None, enabled, max_fps, source, annotate, track, smooth })
     }
 }
 

@@ -9,8 +9,8 @@ use visiond_kernels::frame::{MAX_SIDE, PixelFormat};
 
 use super::{FfmpegConfig, HOUR, MS, SECOND};
 use crate::kinds::{
-    Words, by_name, camera, choice, command_line, control, credential, duration, fingerprint, flag, http_url, levels,
-    list, location, name, path, real, rtsp_url, text, whole, word, word_of,
+    Words, by_name, camera, choice, command_line, control, credential, duration, fingerprint, flag, fraction, http_url,
+    levels, list, location, name, path, real, rtsp_url, text, whole, word, word_of,
 };
 use crate::table_macros::{section, union};
 use crate::tables::{table, union_table};
@@ -33,6 +33,11 @@ section! {
         source: SourceConfig as union_table() => required_part,
         /// Pictures with boxes drawn. Set `every`, `on_detection` or both. Without this table, visiond stores no pictures.
         annotate: Option<AnnotateConfig> as table() => optional_part,
+        /// Follow objects from frame to frame: their detections have `track` in messages, with an id that lasts. An empty table is
+        /// enough. Without it, visiond does not track objects.
+        track: Option<TrackConfig> as table() => optional_part,
+        /// Give messages and pictures the boxes of tracks, without the detector's jitter. Requires the table `track`.
+        smooth: bool as flag() => default(false),
     }
 }
 
@@ -437,6 +442,19 @@ section! {
         format: PixelFormat as word() => default(PixelFormat::Nv12),
         /// Stop after this number of frames. Without it, never.
         max_frames: Option<u64> as whole(1..=i64::MAX as u64) => optional("1000"),
+    }
+}
+
+section! {
+    /// Follows objects from frame to frame.
+    pub struct TrackConfig {
+        /// How long an object may be unseen before its track ends.
+        unseen: Duration as duration(10 * MS..=HOUR) => default(2500 * MS),
+        /// The score from which a detection keeps a track by itself, 0 to 1; a track begins at 0.1 more. A detection with a lower score
+        /// only keeps a track alive. Without it, the model's `score_threshold`, but from 0.25 to 0.6.
+        score: Option<f64> as fraction() => optional("0.5"),
+        /// Track only these classes, by label; empty: all.
+        classes: Vec<String> as list(text()) => default(Vec::new()),
     }
 }
 

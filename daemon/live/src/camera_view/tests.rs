@@ -223,6 +223,7 @@ fn a_frame_that_cannot_be_shown_costs_that_picture_alone() {
         buffer: pool.take().unwrap().into(),
         sequence: 0,
         timestamp: visiond_frames::clock::now(&SystemClock),
+        recorded_at: None,
         damaged: false,
         name: None,
     };
@@ -339,7 +340,15 @@ fn boxes_are_drawn_on_a_preview_at_its_own_size() {
         let offer = |mut buffer: visiond_frames::frame::PooledBuffer| {
             buffer.as_mut_slice().fill(100);
             let timestamp = visiond_frames::clock::now(&SystemClock);
-            let frame = Frame { layout, buffer: buffer.into(), sequence: 0, timestamp, damaged: false, name: None };
+            let frame = Frame {
+                layout,
+                buffer: buffer.into(),
+                sequence: 0,
+                timestamp,
+                recorded_at: None,
+                damaged: false,
+                name: None,
+            };
             match is_preview {
                 true => view.offer_preview(frame, Some(Arc::clone(&message))),
                 false => view.offer(&Arc::new(frame), &message),

@@ -10,15 +10,17 @@ use visiond_engine::heads::{AttributeValue, DepthGrid, FrameValues, Reading, Sco
 use visiond_kernels::oriented::OrientedBox;
 use visiond_message::{
     AttributeMessage, AttributesMessage, BoxMessage, DepthMessage, DetectionMessage, EmbeddingMessage, KeypointMessage,
-    LabelMessage, Message, MessageFrame, OrientedMessage, SCHEMA,
+    LabelMessage, Message, MessageFrame, OrientedMessage, SCHEMA, TrackMessage, TrackMessageState,
 };
+use visiond_tracker::{TrackReport, TrackState};
 
 use super::masks::MaskWriter;
 use super::rounding::{rounded_part, rounded_pixels, rounded_score, significant};
+use super::tracking::FrameTracks;
 use crate::lane_result::{LaneResult, ModelFacts};
 
 /// Returns the message of a camera for the result of its only model.
-pub fn message_of(camera: &Arc<str>, result: &LaneResult<'_>) -> Message {
+pub fn message_of(camera: &Arc<str>, result: &LaneResult<'_>, tracks: FrameTracks<'_>) -> Message {
     let LaneResult { frame, model, detections, values, timings, .. } = result;
     Message {
         schema: SCHEMA,
@@ -36,7 +38,7 @@ pub fn message_of(camera: &Arc<str>, result: &LaneResult<'_>) -> Message {
         },
         model: Arc::clone(&model.message),
         timings_us: *timings,
-        detections: detections_of(detections, model, [frame.width, frame.height]),
+        detections: detections_of(detections, model, [frame.width, frame.height], tracks),
         attributes: attributes_of(&values.attributes),
         embedding: embedding_of(values),
         depth: depth_of(&values.depth),
@@ -52,11 +54,22 @@ fn next_id() -> Box<str> {
 }
 
 /// Returns the detections in a frame of this width and height.
-fn detections_of(detections: &[Detection], model: &ModelFacts, frame: [u32; 2]) -> Vec<DetectionMessage> {
+fn detections_of(
+    detections: &[Detection],
+    model: &ModelFacts,
+    frame: [u32; 2],
+    tracks: FrameTracks<'_>,
+) -> Vec<DetectionMessage> {
     let mut masks = MaskWriter::new(model.masks, frame);
-    let message_of = |detection: &Detection| {
+    let message_of = |(index, detection): (usize, &Detection)| {
         let mut message =
             detection_of(detection, class_label(&model.labels, detection.class_id), &model.keypoint_names)?;
+        if let Some(report) = tracks.reports.get(index).and_then(Option::as_ref) {
+            message.track = track_of(report);
+            if tracks.smooth {
+                smooth(&mut message, report, frame);
+            }
+        }
         if let Some(mask) = &detection.mask {
             message.area = Some(mask.area());
             let written = masks.write(mask);
@@ -64,7 +77,32 @@ fn detections_of(detections: &[Detection], model: &ModelFacts, frame: [u32; 2]) 
         }
         Some(message)
     };
-    detections.iter().filter_map(message_of).collect()
+    detections.iter().enumerate().filter_map(message_of).collect()
+}
+
+/// Returns the track of a detection. `None` if a number is not finite.
+fn track_of(report: &TrackReport) -> Option<TrackMessage> {
+    let TrackReport { id, state, age_ms, velocity, .. } = *report;
+    let state = match state {
+        TrackState::Tentative => TrackMessageState::Tentative,
+        // A detection belongs to a track that the frame shows.
+        TrackState::Confirmed | TrackState::Lost | TrackState::Ended => TrackMessageState::Confirmed,
+    };
+    let velocity = velocity.map(|pixels| rounded_pixels(f64::from(pixels)) as f32);
+    velocity.iter().all(|v| v.is_finite()).then_some(TrackMessage { id, state, age_ms, velocity })
+}
+
+/// Gives a detection the box of its track.
+fn smooth(message: &mut DetectionMessage, report: &TrackReport, frame: [u32; 2]) {
+    let [width, height] = frame.map(|side| side as f32);
+    let [x1, y1, x2, y2] = report.smooth;
+    if report.smooth.iter().all(|v| v.is_finite()) {
+        let corners = [x1.clamp(0.0, width), y1.clamp(0.0, height), x2.clamp(0.0, width), y2.clamp(0.0, height)];
+        message.bounds = Some(box_of(corners));
+    }
+    if let Some(oriented) = report.smooth_oriented.as_ref().and_then(oriented_of) {
+        message.oriented = Some(oriented);
+    }
 }
 
 /// Rounds a detection without its mask: scores to 4 decimals, pixels to 3, fractions of the frame to 6. `None` if a number is NaN or

@@ -25,7 +25,7 @@ fn metrics() -> Arc<CameraMetrics> {
 fn collector(mask_warnings: &Arc<MaskWarnings>) -> Collector {
     let outlet = outlet(Arc::new(|_| ()), None, Arc::new(SystemClock), &Stop::new().unwrap());
     let view = Live::new().view(&Arc::from("door"));
-    Collector::new(metrics(), None, view, Delivery::NewestWins, outlet, Arc::clone(mask_warnings))
+    Collector::new(metrics(), None, None, view, Delivery::NewestWins, outlet, Arc::clone(mask_warnings))
 }
 
 /// The message that `collector` makes of these detections.
@@ -40,7 +40,8 @@ fn messages_are_published_until_their_limit_which_ends_the_run() {
     let (stop, (publish, messages)) = (Stop::new().unwrap(), message_channel());
     let (metrics, view) = (metrics(), Live::new().view(&Arc::from("door")));
     let outlet = outlet(publish, Some(2), Arc::new(SystemClock), &stop);
-    let collector = Collector::new(Arc::clone(&metrics), None, view, Delivery::NewestWins, outlet, Arc::default());
+    let collector =
+        Collector::new(Arc::clone(&metrics), None, None, view, Delivery::NewestWins, outlet, Arc::default());
     let model = facts("fake");
     let lane = |has_frame: bool, ends: bool| {
         let lane = LaneMetrics::new("fake".into());

@@ -18,13 +18,21 @@ use crate::mailbox::Delivery;
 
 /// Where the messages of a test's cameras go, at most `messages`.
 pub fn outlet(publish: PublishFn, messages: Option<u64>, clock: Arc<dyn Clock>, stop: &Stop) -> Arc<Outlet> {
-    Arc::new(Outlet { publish, message_limit: MessageLimit::new(messages, stop), clock })
+    Arc::new(Outlet { publish, message_limit: MessageLimit::new(messages, stop), clock, track_ids: Arc::default() })
 }
 
 /// The collector of a camera whose messages go to `outlet`.
 pub fn camera_to(outlet: &Arc<Outlet>, metrics: &Arc<CameraMetrics>) -> Arc<Collector> {
     let view = visiond_live::Live::new().view(&metrics.name);
-    Arc::new(Collector::new(Arc::clone(metrics), None, view, Delivery::Lossless, Arc::clone(outlet), Arc::default()))
+    Arc::new(Collector::new(
+        Arc::clone(metrics),
+        None,
+        None,
+        view,
+        Delivery::Lossless,
+        Arc::clone(outlet),
+        Arc::default(),
+    ))
 }
 
 /// The collector of a camera whose messages go nowhere.

@@ -67,6 +67,7 @@ fn starts(name: &str, orders: &Arc<Orders>) -> CameraSpec {
         max_fps: None,
         delivery: Delivery::Lossless,
         annotator: None,
+        track: None,
         models: vec!["fake".into()],
     }
 }
@@ -79,6 +80,7 @@ fn stays(name: &str) -> CameraSpec {
         max_fps: None,
         delivery: Delivery::Lossless,
         annotator: None,
+        track: None,
         models: vec!["fake".into()],
     }
 }

@@ -41,13 +41,13 @@ fn keypoint() -> impl Strategy<Value = Keypoint> {
 /// The facts of a frame of this size.
 fn frame_of(width: u32, height: u32) -> FrameFacts {
     let timestamp = Timestamp { monotonic_ns: 0, realtime_ns: 0, instant: Instant::EndOfFrame };
-    FrameFacts { width, height, format: "rgb", sequence: 3, timestamp, damaged: false, name: None }
+    FrameFacts { width, height, format: "rgb", sequence: 3, timestamp, recorded_at: None, damaged: false, name: None }
 }
 
 /// The message for these in a frame.
 fn joined(frame: FrameFacts, model: &ModelFacts, detections: &[Detection], values: &FrameValues) -> Message {
     let timings = Timings::default();
-    message_of(&"door".into(), &LaneResult { frame, model, detections, values, timings })
+    message_of(&"door".into(), &LaneResult { frame, model, detections, values, timings }, FrameTracks::default())
 }
 
 /// A model whose classes have this name, and whose masks have this form.
@@ -122,13 +122,22 @@ fn message() -> impl Strategy<Value = (Message, Vec<Detection>)> {
                 };
                 let (damaged, name) = (sequence % 2 == 0, file.map(Into::into));
                 let result = LaneResult {
-                    frame: FrameFacts { width, height, format: format.name(), sequence, timestamp, damaged, name },
+                    frame: FrameFacts {
+                        width,
+                        height,
+                        format: format.name(),
+                        sequence,
+                        timestamp,
+                        recorded_at: None,
+                        damaged,
+                        name,
+                    },
                     model: &model,
                     detections: &seen,
                     values: &values,
                     timings: Timings { capture, queue, preprocess, infer, postprocess, total },
                 };
-                let message = message_of(&camera.into(), &result);
+                let message = message_of(&camera.into(), &result, FrameTracks::default());
                 (message, seen)
             })
         })
