@@ -10,6 +10,31 @@ use crate::values::{AttributesMessage, DepthMessage, EmbeddingMessage, NUMBER_BY
 pub const SCHEMA: &str = "visiond/1";
 
 /// The detections of one frame.
+///
+/// ```
+/// use std::sync::Arc;
+/// use visiond_message::{AttributesMessage, DetectionMessage, Message, MessageFrame, MessageModel, SCHEMA, Timings};
+///
+/// let person = DetectionMessage { label: "person".into(), score: 0.87, ..DetectionMessage::default() };
+/// let message = Message {
+///     schema: SCHEMA,
+///     id: "5d0c9f3ab1e2774f-41".into(),
+///     camera: "gate".into(),
+///     sequence: 41,
+///     captured_at: "2026-05-04T09:30:00.123456789Z".to_owned(),
+///     monotonic_ns: 83_123_456_789_012,
+///     frame: MessageFrame { width: 1280, height: 720, format: "nv12", damaged: false, file: None },
+///     model: Arc::new(MessageModel { name: "street".to_owned(), ..MessageModel::default() }),
+///     timings_us: Timings::default(),
+///     detections: vec![person],
+///     attributes: AttributesMessage::default(),
+///     embedding: None,
+///     depth: None,
+/// };
+/// let line = String::from_utf8(message.to_line()).unwrap();
+/// assert!(line.starts_with(r#"{"schema":"visiond/1","id":"5d0c9f3ab1e2774f-41","camera":"gate","sequence":41,"#));
+/// assert!(line.contains(r#""detections":[{"class_id":0,"label":"person","score":0.87}]"#));
+/// ```
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Message {
     /// Always [`SCHEMA`].
