@@ -10,9 +10,10 @@ const TAIL_NS: u64 = 2_000_000_000;
 const GAP_NS: u64 = 1_000_000_000;
 /// Tracks whose paths are remembered; further ones have no tail.
 const MOST_TRACKS: usize = 256;
-/// Points of a path.
+/// Points of a path, by [`SPACING_NS`].
 const MOST_POINTS: usize = 64;
-/// The time between two points, so that a path of 2 s has room: less than that between two frames at 30 frames per second.
+/// The least time between two points, so that those of 2 s, with the present one, are at most so many. Less than that between two
+/// frames at 30 frames per second.
 const SPACING_NS: u64 = TAIL_NS / (MOST_POINTS as u64 - 2);
 
 /// Remembers where the tracked objects of one camera were in the last 2 s: at most 256 tracks with 64 points each, 260 KB.
@@ -75,7 +76,7 @@ impl Trails {
             if moves || last == Some(now_ns) {
                 path.pop_back();
             }
-            while path.len() >= MOST_POINTS || path.front().is_some_and(|first| now_ns - first.monotonic_ns > TAIL_NS) {
+            while path.front().is_some_and(|first| now_ns - first.monotonic_ns > TAIL_NS) {
                 path.pop_front();
             }
             path.push_back(Point { monotonic_ns: now_ns, anchor });

@@ -104,6 +104,15 @@ fn a_path_has_two_seconds_at_every_frame_rate() {
         assert!(tail.len().abs_diff(points) <= 2 && tail.len() <= MOST_POINTS, "{fps}: {}", tail.len());
         assert!(tail.windows(2).all(|pair| pair[1].1 - pair[0].1 <= 100), "{fps}: {tail:?}");
     }
+    // Frames that come in pairs, in step with the spacing, leave the most points.
+    let (mut trails, mut frame) = (Trails::default(), message(0, &[(7, 1.0)]));
+    for pair in 0..200 {
+        for second in 0..2 {
+            frame.monotonic_ns = pair * SPACING_NS + second;
+            trails.add(&frame);
+        }
+    }
+    assert_eq!(trails.paths[&7].len(), MOST_POINTS);
 }
 
 #[test]
