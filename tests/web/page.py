@@ -250,6 +250,76 @@ class LivePage(unittest.TestCase):
         line, guess = alphas({"keypoints": points}, [[0, 1], [1, 2]], (100, 50), (140, 70))
         self.assertTrue(line > 200 and guess == 0, (line, guess))
 
+    def test_a_track_has_its_colour_its_id_and_a_tail_of_two_seconds(self):
+        page = self.modules()
+
+        def drawn(shown, messages, points=(), **other):
+            """The pixels at `points` of a canvas of 800 x 400 that is half of the frame, and the texts, of message number `shown`
+            of (ms, x of the bottom centre) with track 17."""
+            return page.evaluate(
+                """async ([shown, messages, points, other]) => {
+                  const { drawDetections, fitting } = await import('/overlay.js');
+                  const canvas = Object.assign(document.createElement('canvas'), { width: 800, height: 400 });
+                  const context = canvas.getContext('2d');
+                  const texts = [];
+                  context.fillText = (text) => texts.push(text);
+                  const told = messages.map(([at, x, width = 1600]) => {
+                    const detection = { class_id: 0, label: 'person', score: 0.9, box: { x: x - 20, y: 100, width: 40, height: 100 }, track: { id: 17 }, ...other };
+                    return { monotonic_ns: 7e9 + at * 1e6, frame: { width, height: 800 }, detections: x === null ? [] : [detection] };
+                  });
+                  drawDetections(context, told[shown], fitting(canvas, 1600, 800), 1, told);
+                  return [points.map(([x, y]) => [...context.getImageData(x, y, 1, 1).data]), texts];
+                }""",
+                [shown, messages, points, other],
+            )
+
+        def tail(shown, messages, **other):
+            """From which column on there is a tail, on the row of the lower sides of the boxes."""
+            pixels, _ = drawn(shown, messages, [(x, 100) for x in range(800)], **other)
+            columns = [x for x, pixel in enumerate(pixels) if pixel[3] > 0]
+            self.assertEqual(columns, list(range(columns[0], columns[-1] + 1)), "it is one line")
+            return columns[0]
+
+        # By colorsys.hsv_to_rgb of Python 3.11, as the annotated images have it.
+        [side, path], texts = drawn(1, [(0, 100), (200, 1000)], [(491, 70), (300, 100)])
+        self.assertEqual((side, path, texts), ([184, 9, 128, 255], [184, 9, 128, 255], ["person #17 90\u202f%"]))
+        [side, path], texts = drawn(1, [(0, 100), (200, 1000)], [(491, 70), (300, 100)], track=None)
+        self.assertEqual((side, path[3], texts), ([*GREEN, 255], 0, ["person 90\u202f%"]))
+        # Thirty columns of the canvas in a tenth of a second, for three seconds.
+        moving = [(100 * at, 100 + 40 * at) for at in range(31)]
+        box = 1000 // 2 - 12
+        self.assertAlmostEqual(tail(30, moving), (100 + 40 * 10) // 2, delta=2)
+        # The picture may be older than the newest messages: nothing is ahead of it.
+        pixels, _ = drawn(10, moving, [(x, 100) for x in (100, 265, 300)])
+        self.assertEqual([pixel[3] > 0 for pixel in pixels], [True, False, False])
+        # A gap of a second is bridged, a longer one is not, nor one in which the camera had another size, or gave no message.
+        self.assertLess(tail(2, [(0, 100), (500, None), (1000, 1000)]), 60)
+        for gap in ([(0, 100), (500, None), (1001, 1000)], [(0, 100), (600, 300, 800), (700, 1000)], [(0, 100), (1500, 1000)], [(900, 100), (0, 1000)]):
+            self.assertGreaterEqual(tail(len(gap) - 1, gap), box, gap)
+        self.assertGreaterEqual(tail(30, moving, track=None), (100 + 40 * 30) // 2 - 12)
+
+    def test_tracks_of_a_camera_are_shown_with_their_tails(self):
+        tracks = """
+          const parse = JSON.parse;
+          JSON.parse = (text) => {
+            const message = parse(text);
+            for (const detection of message?.detections ?? []) detection.track = { id: 17 + detection.class_id, state: 'confirmed', age_ms: 0, velocity: [0, 0] };
+            return message;
+          };
+          window.texts = [];
+          window.lines = 0;
+          const { fillText, lineTo } = CanvasRenderingContext2D.prototype;
+          CanvasRenderingContext2D.prototype.fillText = function (text, ...at) { window.texts.push(text); fillText.call(this, text, ...at); };
+          CanvasRenderingContext2D.prototype.lineTo = function (...at) { window.lines += 1; lineTo.call(this, ...at); };"""
+        page = self.open(self.daemon(pattern("bars")), before=tracks)
+        wait("the id", lambda: any(re.match(r"cyan #\d+", text) for text in page.evaluate("window.texts")))
+        # Neither upright boxes nor points are drawn by lines.
+        wait("tails", lambda: page.evaluate("window.lines") > 100)
+        wait("the number", lambda: re.search(r"Tracks now\s+[1-9]", self.text(page, "#facts")))
+        without = self.open(self.daemon(pattern("bars")))
+        wait("facts", lambda: "Messages" in self.text(without, "#facts"))
+        self.assertNotIn("Tracks", self.text(without, "#facts"))
+
     def test_attributes_are_a_line_of_text_whatever_their_names_hold(self):
         page = self.modules()
         drawn = lambda attributes, width: page.evaluate(

@@ -22,9 +22,10 @@ use visiond_system::threads::finished_by;
 use visiond_telemetry::metrics::Counter;
 use visiond_telemetry::trace;
 
-use super::draw::draw;
+use super::draw::draw_with_tails;
 use super::picture_folder::{PictureFolder, encode};
 use super::rgb_converter::RgbConverter;
+use super::trails::{Tails, Trails};
 
 /// Pictures cannot be stored.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -55,8 +56,8 @@ struct Counters {
     outage: Mutex<Option<String>>,
 }
 
-/// A frame to draw, with its detections.
-type Job = (Arc<Frame>, Arc<Message>);
+/// A frame to draw, with its detections and their tails.
+type Job = (Arc<Frame>, Arc<Message>, Tails);
 
 /// Passes one frame at a time to the drawing thread.
 #[derive(Debug, Default)]
@@ -97,6 +98,8 @@ pub struct Annotator {
     every: u64,
     on_detection: bool,
     offered: AtomicU64,
+    /// Of every frame that is offered, so that tails are whole on the few that are drawn. The drawing thread never takes this lock.
+    trails: Mutex<Trails>,
     counters: Arc<Counters>,
     slot: Arc<Slot>,
     thread: Mutex<Option<JoinHandle<()>>>,
@@ -133,6 +136,7 @@ impl Annotator {
             every: config.every,
             on_detection: config.on_detection,
             offered: AtomicU64::new(0),
+            trails: Mutex::default(),
             counters,
             slot,
             thread: Mutex::new(Some(thread)),
@@ -155,6 +159,7 @@ impl Annotator {
     }
 
     fn put(&self, frame: Arc<Frame>, message: Arc<Message>, may_wait: bool) {
+        self.trails.lock().add(&message);
         let number = self.offered.fetch_add(1, Ordering::Relaxed);
         let has_turn = self.every > 0 && number.is_multiple_of(self.every);
         let has_detection = self.on_detection && !message.detections.is_empty();
@@ -168,7 +173,8 @@ impl Annotator {
         if state.waiting.is_some() || state.closed {
             self.counters.dropped_busy.add(1);
         } else {
-            state.waiting = Some((frame, message));
+            let tails = self.trails.lock().tails(&message);
+            state.waiting = Some((frame, message, tails));
             self.slot.changed.notify_all();
         }
     }
@@ -224,7 +230,7 @@ impl Drawer {
     fn run(&mut self) {
         let opened = self.folder.open();
         self.note(&opened);
-        while let Some((frame, message)) = self.slot.take() {
+        while let Some((frame, message, tails)) = self.slot.take() {
             if !self.outage.may_try(Instant::now()) {
                 self.lost();
                 continue;
@@ -240,7 +246,7 @@ impl Drawer {
                     continue;
                 }
             };
-            draw(&mut picture, &message);
+            draw_with_tails(&mut picture, &message, &tails);
             let stored =
                 encode(&picture, self.folder.format()).and_then(|bytes| self.folder.store(message.sequence, &bytes));
             self.note(&stored);

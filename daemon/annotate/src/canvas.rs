@@ -157,7 +157,9 @@ pub fn line(picture: &mut RgbImage, ends: [[f32; 2]; 2], radius: f32, color: Col
         for px in left..right {
             let x = f64::from(px) + 0.5;
             let part = nearest(x, y);
-            let distance = (x - x1 - part * dx).hypot(y - y1 - part * dy) as f32;
+            // `hypot` takes most of the time of a line, and keeps off an overflow that a clipped line cannot have.
+            let (off_x, off_y) = (x - x1 - part * dx, y - y1 - part * dy);
+            let distance = (off_x * off_x + off_y * off_y).sqrt() as f32;
             let edge = (radius + 0.5 - distance).clamp(0.0, 1.0);
             if edge > 0.0 {
                 blend(picture, px, py, color, edge * coverage);

@@ -7,3 +7,4 @@ mod palette;
 pub mod picture_folder;
 pub mod rgb_converter;
 mod text;
+pub mod trails;

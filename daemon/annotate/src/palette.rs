@@ -1,4 +1,4 @@
-//! A colour for every class, the same in every picture and every run.
+//! A colour for every class and every track, the same in every picture; that of a class is the same in every run.
 
 /// Red, green, blue.
 pub type Color = [u8; 3];
@@ -10,14 +10,19 @@ pub const WHITE: Color = [255; 3];
 pub const BLACK: Color = [0; 3];
 
 /// Returns the colour of a class.
-///
-/// Hues step by the golden angle, so that neighbouring classes differ strongly; shades change too, so that classes with similar
-/// hues differ. All are strong enough to stand out from an ordinary scene.
 pub fn class_color(class_id: u32) -> Color {
+    color_of(class_id.into())
+}
+
+/// Returns the colour of a class or a track by its id.
+///
+/// Hues step by the golden angle, so that neighbouring ids differ strongly; shades change too, so that ids with similar hues
+/// differ. All are strong enough to stand out from an ordinary scene.
+pub fn color_of(id: u64) -> Color {
     const SHADES: [(f64, f64); 5] = [(0.85, 1.0), (0.55, 1.0), (0.95, 0.72), (0.55, 0.82), (1.0, 0.88)];
     // 0.38 starts with green, which is rarer on people and streets than red or blue.
-    let hue = (0.38 + f64::from(class_id) * 0.618_033_988_749_895).fract();
-    let (saturation, value) = SHADES[(class_id / 8 % 5) as usize];
+    let hue = (0.38 + id as f64 * 0.618_033_988_749_895).fract();
+    let (saturation, value) = SHADES[(id / 8 % 5) as usize];
     from_hsv(hue, saturation, value)
 }
 
@@ -61,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn a_class_has_the_colour_of_its_hue() {
+    fn a_class_or_a_track_has_the_colour_of_its_hue() {
         // By colorsys.hsv_to_rgb of Python 3.11.
         for (class_id, color) in [
             (0, [38, 255, 99]),
@@ -79,6 +84,14 @@ mod tests {
             (1000, [38, 255, 143]),
         ] {
             assert_eq!(class_color(class_id), color, "{class_id}");
+        }
+        for (track, color) in [
+            (7, [90, 38, 255]),
+            (4_294_967_299, [77, 9, 184]),
+            (123_456_789_012, [160, 115, 255]),
+            (1 << 53, [224, 0, 0]),
+        ] {
+            assert_eq!(color_of(track), color, "{track}");
         }
     }
 

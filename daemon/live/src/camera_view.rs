@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use parking_lot::Mutex;
 use tokio::sync::watch;
+use visiond_annotate::trails::Trails;
 use visiond_frames::clock::{Clock, SystemClock};
 use visiond_frames::frame::Frame;
 use visiond_kernels::buffer::{BufferError, UnifiedBuffer};
@@ -90,6 +91,9 @@ pub struct CameraView {
     /// The camera's preview, if it has one. Neither the lane nor the encoder takes this lock; never held with `state`.
     preview: Mutex<Option<AttachedPreview>>,
     state: Mutex<ViewState>,
+    /// The paths of the tracks, from the messages of the pictures that were made: a client that gets pictures as they come sees tails,
+    /// a single picture has none, and a camera without a client costs nothing. Only the encoder takes this lock.
+    pub(crate) trails: Mutex<Trails>,
     /// Of each [`PictureStream`].
     newest: [NewestPictures; 2],
 }
@@ -199,6 +203,7 @@ impl CameraView {
             watched_ns: AtomicU64::new(0),
             preview: Mutex::default(),
             state: Mutex::default(),
+            trails: Mutex::default(),
             newest: Default::default(),
         }
     }

@@ -13,7 +13,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use visiond_annotate::draw::{draw, draw_scaled};
+use visiond_annotate::draw::{draw_scaled, draw_with_tails};
 use visiond_annotate::rgb_converter::{RgbConverter, RgbError};
 use visiond_kernels::buffer::BufferError;
 use visiond_kernels::frame::{FrameCopyError, FrameError};
@@ -143,6 +143,10 @@ impl Tools {
         if plain.is_empty() && overlay.is_empty() {
             return Ok(());
         }
+        if let Some(message) = &message {
+            // A picture without boxes adds to the tails of the next one with boxes.
+            view.trails.lock().add(message);
+        }
         let sequence = message.as_ref().map(|message| message.sequence);
         let picture = |jpeg: Vec<u8>| Picture { jpeg: Bytes::from(jpeg), sequence, made: Instant::now() };
         let jpeg = match &mut self.jpeg {
@@ -169,10 +173,10 @@ impl Tools {
             view.show(&plain, false, picture(jpeg.encode_rgb(&rgb, width, height)?));
         }
         if !overlay.is_empty() {
-            match &message {
-                Some(message) if is_preview => draw_scaled(&mut rgb, message),
-                Some(message) => draw(&mut rgb, message),
-                None => {}
+            if let Some(message) = &message {
+                let tails = view.trails.lock().tails(message);
+                let draw = if is_preview { draw_scaled } else { draw_with_tails };
+                draw(&mut rgb, message, &tails);
             }
             view.show(&overlay, true, picture(jpeg.encode_rgb(&rgb, width, height)?));
         }

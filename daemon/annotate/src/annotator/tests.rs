@@ -10,6 +10,7 @@ use visiond_kernels::buffer::Memory;
 use visiond_kernels::color::ColorDescription;
 use visiond_kernels::frame::{FrameLayout, PixelFormat};
 use visiond_message::testing::door_message as message;
+use visiond_message::{BoxMessage, TrackMessage, TrackMessageState};
 use visiond_system::testing::{TinyDisk, finishes, hang, make_fifo, wait_until};
 
 use super::*;
@@ -94,6 +95,42 @@ fn only_what_is_asked_for_is_drawn() {
     );
 }
 
+/// A message with a track whose box moves from the left to the right.
+fn moving(sequence: u64) -> Arc<Message> {
+    let mut moving = Arc::unwrap_or_clone(message(sequence, 1));
+    (moving.frame.width, moving.frame.height) = (320, 240);
+    moving.monotonic_ns = sequence * 100_000_000;
+    let bounds = BoxMessage { x: 20.0 * sequence as f32, y: 140.0, width: 20.0, height: 60.0 };
+    let track = TrackMessage { id: 3, state: TrackMessageState::Confirmed, age_ms: 0, velocity: [200.0, 0.0] };
+    (moving.detections[0].bounds, moving.detections[0].track) = (Some(bounds), Some(track));
+    Arc::new(moving)
+}
+
+#[test]
+fn an_object_has_a_tail_of_the_frames_that_were_not_drawn_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let pool = pool();
+    let asked = AnnotateConfig { every: 12, format: PictureFormat::Png, ..config(folder.path()) };
+    let annotator = Annotator::start(&asked, "door", IfUnusable::Retry).unwrap();
+    for sequence in 0..13 {
+        annotator.offer_wait(frame(&pool, sequence), moving(sequence));
+    }
+    annotator.close(hang());
+    assert_eq!(names(folder.path()), ["door-00000000.png", "door-00000012.png"]);
+    // The path lies at row 200, from column 10 on.
+    let coloured = |name: &str| {
+        let picture = image::open(folder.path().join(name)).unwrap().to_rgb8();
+        let is_coloured = |x: u32| {
+            (199..=200).any(|y| picture.get_pixel(x, y).0.windows(2).any(|pair| pair[0].abs_diff(pair[1]) > 20))
+        };
+        (0..320).filter(|&x| is_coloured(x)).collect::<Vec<_>>()
+    };
+    let without = coloured("door-00000000.png");
+    assert!(without.iter().all(|&x| x < 25), "{without:?}");
+    let with = coloured("door-00000012.png");
+    assert!((15..235).all(|x| with.contains(&x)), "{with:?}");
+}
+
 #[test]
 fn a_busy_drawer_drops_frames_by_count_and_gives_their_buffers_back() {
     let folder = tempfile::tempdir().unwrap();
@@ -120,6 +157,7 @@ fn a_lane_that_waits_is_released_by_close() {
         every: 1,
         on_detection: false,
         offered: AtomicU64::new(0),
+        trails: Mutex::default(),
         counters: Arc::default(),
         slot: Arc::default(),
         thread: Mutex::default(),

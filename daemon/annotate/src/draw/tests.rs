@@ -3,7 +3,7 @@
 use image::Rgb;
 use std::sync::Arc;
 
-use visiond_message::{KeypointMessage, LabelMessage, MessageModel};
+use visiond_message::{KeypointMessage, LabelMessage, MessageModel, TrackMessage, TrackMessageState};
 
 use super::*;
 
@@ -21,6 +21,12 @@ fn drawn(picture: &mut RgbImage, detections: &[DetectionMessage], skeleton: &[[u
 
 fn point(x: f32, y: f32, score: Option<f32>) -> KeypointMessage {
     KeypointMessage { name: None, x, y, score }
+}
+
+/// Gives a detection a track.
+fn tracked(detection: DetectionMessage, id: u64) -> DetectionMessage {
+    let track = TrackMessage { id, state: TrackMessageState::Confirmed, age_ms: 0, velocity: [0.0, 0.0] };
+    DetectionMessage { track: Some(track), ..detection }
 }
 
 fn labels(size: (u32, u32), detections: &[DetectionMessage]) -> Vec<Label> {
@@ -97,7 +103,7 @@ fn on_a_picture_of_another_size_everything_is_drawn_at_its_scaled_place() {
     (message.frame.width, message.frame.height) = (320, 120);
     message.detections = vec![turned, all];
     let mut picture = RgbImage::new(640, 480);
-    draw_scaled(&mut picture, &message);
+    draw_scaled(&mut picture, &message, &Tails::default());
     let is = |x: u32, y: u32, class_id: u32| *picture.get_pixel(x, y) == Rgb(class_color(class_id));
     // Twice as wide and four times as high.
     assert!(is(200, 400, 5) && is(319, 400, 5) && is(260, 479, 5), "the box");
@@ -364,7 +370,7 @@ fn a_label_is_its_text_on_its_classes_colour() {
     let style = Style::of(&RgbImage::new(640, 480));
     let mut picture = RgbImage::new(640, 480);
     let rect = Rect::new(50, 60, style.pen.width("HH") + 2 * style.padding, style.pen.height() + 2);
-    style.draw_label(&mut picture, &Label { text: "HH".to_owned(), rect, class_id: 5 });
+    style.draw_label(&mut picture, &Label { text: "HH".to_owned(), rect, color: class_color(5) });
     let color = class_color(5);
     let (mut written, mut touched) = (Vec::new(), 0);
     for (x, y, pixel) in picture.enumerate_pixels() {
@@ -466,4 +472,112 @@ fn lines_of_turned_boxes_and_skeletons_have_rims_that_grow_too() {
         let line = [[rim; 2].as_slice(), &[color; 7], &[rim; 2]].concat();
         assert_eq!(across, [&[white][..], &line, &[white]].concat());
     }
+}
+
+#[test]
+fn a_tracked_object_has_its_tracks_colour_and_its_id_in_the_label() {
+    let bounds = [100.0, 100.0, 60.0, 80.0];
+    let mut one = tracked(detection(5, "person", 0.874, bounds), 17);
+    one.segments = Some(vec![vec![110.0, 130.0, 130.0, 130.0, 130.0, 150.0, 110.0, 150.0]]);
+    one.keypoints = vec![point(140.5, 160.5, None)];
+    let label = labels((320, 240), &[one.clone()]).remove(0);
+    assert_eq!((label.text.as_str(), label.color), ("person #17 0.87", color_of(17)));
+    // The name is cut, and the id is not.
+    let cut = labels((150, 240), &[tracked(detection(5, "a lorry with a trailer", 0.5, bounds), 123_456)]).remove(0);
+    assert!(cut.text.starts_with("a") && cut.text.ends_with("… #123456 0.50"), "{}", cut.text);
+    let mut picture = RgbImage::new(320, 240);
+    drawn(&mut picture, &[one.clone()], &[]);
+    let at = |x, y| *picture.get_pixel(x, y);
+    assert_eq!([at(100, 150), at(140, 160), at(101, 98)], [Rgb(color_of(17)); 3], "box, point, label");
+    let masked = color_of(17).map(|byte| (f32::from(byte) * MASK_COVERAGE).round() as u8);
+    assert_eq!(at(120, 140), Rgb(masked));
+    // Without a track, all of it has the colour of its class.
+    drawn(&mut picture, &[DetectionMessage { track: None, ..one }], &[]);
+    assert_eq!(*picture.get_pixel(100, 150), Rgb(class_color(5)));
+}
+
+/// A tail of points that are parts of the frame, each this much older than the one before it.
+fn tail(step: f32, anchors: &[[f32; 2]]) -> Vec<TailPoint> {
+    anchors.iter().enumerate().map(|(at, &anchor)| TailPoint { anchor, age: at as f32 * step }).collect()
+}
+
+/// A picture of this size, white, with the box of track 17 at the right side and these points of its tail.
+fn with_tail(width: u32, height: u32, tail: Vec<TailPoint>) -> RgbImage {
+    let mut message = visiond_message::testing::message("a", &[]);
+    (message.frame.width, message.frame.height) = (width, height);
+    let (w, h) = (width as f32, height as f32);
+    message.detections = vec![tracked(detection(5, "person", 0.5, [0.85 * w, 0.3 * h, 0.1 * w, 0.2 * h]), 17)];
+    let mut picture = RgbImage::from_pixel(width, height, Rgb([255; 3]));
+    draw_with_tails(&mut picture, &message, &Tails(vec![tail]));
+    picture
+}
+
+#[test]
+fn a_tail_is_a_line_through_its_points_that_gets_thinner_with_age() {
+    // Level, then upright: 0.1 of the frame from point to point.
+    let anchors = [[0.6, 0.5], [0.5, 0.5], [0.4, 0.5], [0.3, 0.5], [0.3, 0.6], [0.3, 0.7]];
+    for (width, height) in [(640, 480), (1280, 720), (1920, 1080), (3840, 2160)] {
+        let picture = with_tail(width, height, tail(0.2, &anchors));
+        let color = Rgb(color_of(17));
+        let is_touched = |x: u32, y: u32| picture.get_pixel(x, y).0 != [255; 3];
+        let across = |x: f32| {
+            let x = (x * width as f32) as u32;
+            (0..height).filter(|&y| is_touched(x, y)).count()
+        };
+        let widths = [0.55, 0.45, 0.35].map(across);
+        assert!(widths[0] > widths[2] && widths.is_sorted_by(|a, b| a >= b), "{width}: {widths:?}");
+        let line = Style::of(&picture).line as f32;
+        let (most, rim) = (TAIL_WIDTH * line, 2.0 * (line / 3.0).floor().max(1.0));
+        assert!((widths[0] as f32 - most - rim).abs() <= 2.0, "{width}: {widths:?}");
+        assert_eq!(*picture.get_pixel(width * 55 / 100, height / 2), color, "{width}");
+        // The upright part, and nothing beyond its ends.
+        assert!(is_touched(width * 3 / 10, height * 65 / 100) && !is_touched(width * 3 / 10, height * 75 / 100));
+        assert!(!is_touched(width * 65 / 100, height / 2), "{width}");
+        assert!(!is_touched(width / 2, height * 6 / 10), "{width}");
+    }
+}
+
+#[test]
+fn a_tail_of_one_point_or_far_outside_is_not_drawn() {
+    let bare = with_tail(320, 240, Vec::new());
+    assert_eq!(with_tail(320, 240, tail(0.1, &[[0.5, 0.5]])), bare);
+    let far = [[9.0, 9.0], [f32::NAN, 0.5], [f32::MAX, f32::MIN], [f32::INFINITY, 3.0]];
+    assert_eq!(with_tail(320, 240, tail(0.1, &far)), bare);
+}
+
+#[test]
+fn boxes_are_drawn_over_tails_and_the_best_tail_over_the_others() {
+    let mut message = visiond_message::testing::message("a", &[]);
+    (message.frame.width, message.frame.height) = (320, 240);
+    let (best, other) = (tracked(detection(5, "a", 0.9, [250.0, 60.0, 40.0, 60.0]), 17), [100.0, 100.0, 60.0, 80.0]);
+    message.detections = vec![best, tracked(detection(5, "a", 0.8, other), 18)];
+    let mut picture = RgbImage::new(320, 240);
+    let across = tail(0.1, &[[270.0 / 320.0, 120.5 / 240.0], [0.1, 120.5 / 240.0]]);
+    let upright = tail(0.1, &[[200.5 / 320.0, 0.9], [200.5 / 320.0, 0.2]]);
+    draw_with_tails(&mut picture, &message, &Tails(vec![across, upright]));
+    let at = |x, y| *picture.get_pixel(x, y);
+    assert_eq!([at(80, 120), at(200, 120)], [Rgb(color_of(17)); 2]);
+    assert_eq!([at(200, 80), at(100, 120), at(159, 120)], [Rgb(color_of(18)); 3]);
+}
+
+#[test]
+fn tails_are_drawn_where_their_objects_were_on_a_picture_of_another_size() {
+    let mut message = visiond_message::testing::message("a", &[]);
+    (message.frame.width, message.frame.height) = (320, 120);
+    message.detections = vec![tracked(detection(5, "bus", 0.8, [200.0, 10.0, 60.0, 40.0]), 17)];
+    let mut trails = crate::trails::Trails::default();
+    for step in 0..10_u32 {
+        message.monotonic_ns = u64::from(step) * 100_000_000;
+        message.detections[0].bounds =
+            Some(BoxMessage { x: 110.0 + 10.0 * step as f32, y: 10.0, width: 60.0, height: 40.0 });
+        trails.add(&message);
+    }
+    let mut picture = RgbImage::new(640, 480);
+    draw_scaled(&mut picture, &message, &trails.tails(&message));
+    // Twice as wide and four times as high: from 280, 200 to 460, 200.
+    for x in (290..=450).step_by(10) {
+        assert!((197..204).any(|y| *picture.get_pixel(x, y) == Rgb(color_of(17))), "{x}");
+        assert!((0..190).chain(210..480).all(|y| x > 390 || picture.get_pixel(x, y).0 == [0; 3]), "{x}");
+    }
+    assert_eq!(picture.get_pixel(270, 200).0, [0; 3]);
 }

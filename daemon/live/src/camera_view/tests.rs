@@ -379,3 +379,64 @@ fn boxes_are_drawn_on_a_preview_at_its_own_size() {
     assert_eq!(on_frame, 0, "there it is outside");
     wait_until("every buffer", || pool.take().is_some());
 }
+
+#[test]
+fn who_gets_pictures_as_they_come_sees_where_an_object_came_from() {
+    let memory = visiond_kernels::buffer::Memory::host();
+    let color = visiond_kernels::color::ColorDescription::default();
+    let layout = FrameLayout::packed(visiond_kernels::frame::PixelFormat::Grey, 128, 128, color).unwrap();
+    let (pool, small) = (FramePool::new(&memory, 1, layout.needed_bytes()).unwrap(), pool(1));
+    // A track whose box moves a quarter of the frame to the right in each message; its lower side is in the middle.
+    let message = |sequence: u64| {
+        let mut message = message("door", &["cat"]);
+        (message.sequence, message.monotonic_ns) = (sequence, sequence * 100_000_000);
+        (message.frame.width, message.frame.height) = (128, 128);
+        let state = visiond_message::TrackMessageState::Confirmed;
+        message.detections[0].track =
+            Some(visiond_message::TrackMessage { id: 3, state, age_ms: 0, velocity: [0.0, 0.0] });
+        let x = 8.0 + 32.0 * sequence as f32;
+        message.detections[0].bounds = Some(visiond_message::BoxMessage { x, y: 40.0, width: 16.0, height: 24.0 });
+        Arc::new(message)
+    };
+    // Each time the first picture of the third message, after `before` have been watched, with boxes or without.
+    let drawn = |is_preview: bool, before: &[(u64, bool)]| {
+        let live = Live::new();
+        let view = live.view("door");
+        let mut last = None;
+        for &(sequence, overlay) in before.iter().chain(&[(3, true)]) {
+            let mut watch = view.watch(PictureStream::Shown, overlay).unwrap();
+            let offer = |mut buffer: visiond_frames::frame::PooledBuffer| {
+                buffer.as_mut_slice().fill(100);
+                let any = frame(&small, sequence).unwrap();
+                let frame = Frame { layout, buffer: buffer.into(), ..any };
+                match is_preview {
+                    true => view.offer_preview(frame, Some(message(sequence))),
+                    false => view.offer(&Arc::new(frame), &message(sequence)),
+                }
+            };
+            last = Some(block_on(async {
+                loop {
+                    pool.take().into_iter().for_each(offer);
+                    match tokio::time::timeout(Duration::from_millis(50), watch.next()).await {
+                        Ok(picture) if picture.as_ref().unwrap().sequence == Some(sequence) => break picture.unwrap(),
+                        _ => {}
+                    }
+                }
+            }));
+        }
+        let mut rgb = vec![0; 128 * 128 * 3];
+        JpegDecoder::new().decode(&last.unwrap().jpeg, &mut rgb).unwrap();
+        let pixels = rgb.as_chunks::<3>().0;
+        // Columns left of the box with a pixel on the path that is not as the background is.
+        let is_drawn =
+            |x: usize| (61..68).any(|y| pixels[y * 128 + x].iter().zip(pixels[0]).any(|(a, b)| a.abs_diff(b) > 40));
+        (0..100).filter(|&x| is_drawn(x)).count()
+    };
+    for is_preview in [false, true] {
+        assert_eq!(drawn(is_preview, &[]), 0, "a single picture");
+        // From column 48 to the box at 104; one of them has boxes, the other has none.
+        let columns = drawn(is_preview, &[(1, false), (2, true)]);
+        assert!((50..=56).contains(&columns), "{columns}");
+    }
+    wait_until("every buffer", || pool.take().is_some());
+}

@@ -19,7 +19,7 @@ export class History {
   #of(name) {
     let camera = this.#cameras.get(name);
     if (!camera) {
-      camera = { parts: [], frames: 0, points: [], since: null };
+      camera = { parts: [], frames: 0, points: [], since: null, tracks: null };
       this.#cameras.set(name, camera);
     }
     return camera;
@@ -35,6 +35,8 @@ export class History {
       camera.parts.push(part);
     }
     camera.frames += 1;
+    const tracks = message.detections.filter(({ track }) => track).length;
+    if (tracks > 0 || camera.tracks !== null) camera.tracks = tracks;
     const frame = part.timings.push(message.timings_us);
     for (const { label } of message.detections) {
       const counts = part.labels.get(label) ?? { detections: 0, frames: 0, last: 0 };
@@ -48,7 +50,7 @@ export class History {
 
   /** Forgets all messages, because some were missed: the stream was closed. */
   interrupted() {
-    for (const camera of this.#cameras.values()) Object.assign(camera, { parts: [], frames: 0, since: null });
+    for (const camera of this.#cameras.values()) Object.assign(camera, { parts: [], frames: 0, since: null, tracks: null });
   }
 
   /** Adds a point to every line. */
@@ -65,6 +67,11 @@ export class History {
       camera.points.push({ fps: facts.fps, age: quantile(ages, 0.99) });
       if (camera.points.length > POINTS) camera.points.shift();
     }
+  }
+
+  /** Returns the number of tracks in the newest message; null if none of the camera's messages had one. */
+  tracks(name) {
+    return this.#of(name).tracks;
   }
 
   points(name) {

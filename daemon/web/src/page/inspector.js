@@ -73,7 +73,7 @@ export class Inspector {
     write(byId('detections-span'), span);
     detections(camera, recent);
     drops(camera);
-    facts(byId('facts'), rows(camera));
+    facts(byId('facts'), rows(camera, history.tracks(camera.name)));
     links(camera.name);
   }
 }
@@ -166,7 +166,7 @@ function drops(camera) {
   });
 }
 
-function rows(camera) {
+function rows(camera, tracks) {
   const copied = camera.captured > 0 && camera.copied_bytes > 0 ? `${bytes(camera.copied_bytes / camera.captured)} per frame` : null;
   return [
     ['Model', camera.model],
@@ -175,6 +175,7 @@ function rows(camera) {
     ['Copied', copied],
     ['Frames captured', count(camera.captured)],
     ['Messages', count(camera.published)],
+    ['Tracks now', tracks === null ? null : count(tracks)],
     ['Reopened', camera.restarts ? plural(camera.restarts, 'time') : null],
     ['Errors', camera.errors ? count(camera.errors) : null, 'warn'],
     ['Preview', camera.preview ? previewText(camera.preview) : null, camera.preview?.reason ? 'warn' : undefined],

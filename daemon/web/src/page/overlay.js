@@ -1,13 +1,23 @@
-// Draws masks, boxes, points, skeletons, labels and attributes on a picture, in the colours of visiond's annotated pictures.
+// Draws masks, boxes, points, skeletons, tails, labels and attributes on a picture, in the colours of visiond's annotated pictures.
 
 import { showsScores } from './settings.js';
 
 const SHADES = [[0.85, 1], [0.55, 1], [0.95, 0.72], [0.55, 0.82], [1, 0.88]];
 /** Points with a lower score are not drawn: they are guesses about hidden parts. */
 const POINT_SCORE = 0.3;
+/** How long a tail is; it ends where its object was unseen for longer than the gap. */
+const TAIL_NS = 2e9;
+const GAP_NS = 1e9;
+/** How much wider than a box's line a tail is at its box. */
+const TAIL_WIDTH = 2;
 
-/** Hues step by the golden angle, so that neighbouring classes differ. */
-function classColor(id) {
+/** The colour of a detection: of its track, because people follow an object by it; without a track, of its class. */
+function colorOf({ track, class_id }) {
+  return color(track?.id ?? class_id);
+}
+
+/** Hues step by the golden angle, so that neighbouring ids differ. */
+function color(id) {
   const hue = (0.38 + id * 0.618033988749895) % 1;
   const [saturation, value] = SHADES[Math.floor(id / 8) % 5];
   return [5, 3, 1].map((n) => {
@@ -38,8 +48,12 @@ const ROOMY_FROM = 640;
 /** The part of a box that such a label may hide. */
 const MOST_HIDDEN = 0.1;
 
-/** Draws a message's detections. `place` is from [`fitting`]; `unit` is a pixel of the page, so that lines have the same width everywhere. */
-export function drawDetections(context, { detections, model, attributes }, place, unit) {
+/**
+ * Draws a message's detections. `place` is from [`fitting`]; `unit` is a pixel of the page, so that lines have the same width everywhere.
+ * Tails are from `messages`, the camera's recent ones, oldest first.
+ */
+export function drawDetections(context, message, place, unit, messages = []) {
+  const { detections, model, attributes } = message;
   const small = context.canvas.width / unit < LABELS_FROM;
   const narrow = context.canvas.width / unit < ROOMY_FROM;
   const font = (narrow ? 10 : 11.5) * unit;
@@ -47,10 +61,12 @@ export function drawDetections(context, { detections, model, attributes }, place
   context.font = `600 ${font}px system-ui, sans-serif`;
   context.textBaseline = 'middle';
   for (const detection of [...detections].reverse()) drawMask(context, detection, place);
+  const tails = tailsOf(message, messages);
+  for (const { track } of [...detections].reverse()) if (track) drawTail(context, tails.get(track.id), color(track.id), place, { line, unit });
   const labels = [];
   // The best last, on top.
   for (const detection of [...detections].reverse()) {
-    const color = classColor(detection.class_id);
+    const color = colorOf(detection);
     const css = `rgb(${color.join(' ')})`;
     if (detection.oriented) {
       context.beginPath();
@@ -116,8 +132,41 @@ function drawMask(context, detection, place) {
     for (let i = 0; i < ring.length; i += 2) context.lineTo(place.left + ring[i] * place.scale, place.top + ring[i + 1] * place.scale);
     context.closePath();
   }
-  context.fillStyle = `rgb(${classColor(detection.class_id).join(' ')} / .45)`;
+  context.fillStyle = `rgb(${colorOf(detection).join(' ')} / .45)`;
   context.fill('evenodd');
+}
+
+/** Returns where the bottom centre of each tracked box was, by track, newest point first. Age 1 is the end of the longest tail. */
+function tailsOf({ detections, frame, monotonic_ns }, messages) {
+  const tails = new Map(detections.filter(({ track }) => track).map(({ track }) => [track.id, []]));
+  if (tails.size === 0) return tails;
+  for (const earlier of [...messages].reverse()) {
+    const age = (monotonic_ns - earlier.monotonic_ns) / TAIL_NS;
+    // The picture may be older than the newest messages.
+    if (age < 0) continue;
+    if (age > 1 || earlier.frame.width !== frame.width || earlier.frame.height !== frame.height) break;
+    for (const { track, box } of earlier.detections) {
+      const tail = tails.get(track?.id);
+      if (tail && box && age - (tail.at(-1)?.age ?? 0) <= GAP_NS / TAIL_NS) tail.push({ x: box.x + box.width / 2, y: box.y + box.height, age });
+    }
+  }
+  return tails;
+}
+
+/** Draws where an object came from: wide at its box, and thinner with age. All rims first; they are opaque, because neighbours overlap. */
+function drawTail(context, tail, color, place, { line, unit }) {
+  context.lineCap = 'round';
+  for (const [grown, css] of [[2 * unit, '#000'], [0, `rgb(${color.join(' ')})`]]) {
+    context.strokeStyle = css;
+    for (let at = tail.length - 1; at > 0; at -= 1) {
+      const [newer, older] = [tail[at - 1], tail[at]];
+      context.lineWidth = (TAIL_WIDTH * line + grown) * (1 - newer.age);
+      context.beginPath();
+      context.moveTo(place.left + older.x * place.scale, place.top + older.y * place.scale);
+      context.lineTo(place.left + newer.x * place.scale, place.top + newer.y * place.scale);
+      context.stroke();
+    }
+  }
 }
 
 /** Draws the lines between points that both pass, all of their rims first. */
@@ -154,7 +203,7 @@ function placeLabel(context, { detection, color, css }, place, { font, line, uni
   const height = Math.round(font * 1.5);
   const box = detection.box;
   const pad = 4 * unit;
-  const text = detection.label;
+  const text = detection.track ? `${detection.label} #${detection.track.id}` : detection.label;
   const width = Math.min(room, context.measureText(text).width + 2 * pad);
   let spots;
   if (box) {

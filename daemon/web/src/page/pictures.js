@@ -14,7 +14,7 @@ const TIMEOUT_MS = 5000;
 const INTERVAL_MS = 90;
 /** Pause after a failed request. */
 const AFTER_TROUBLE_MS = 2000;
-/** Messages kept for pictures that have not arrived: two seconds at 60 frames per second. */
+/** Messages kept for pictures that have not arrived and for tails: two seconds at 60 frames per second. */
 const MOST_MESSAGES = 120;
 /** How long a picture waits for its message. */
 const MESSAGE_MS = 150;
@@ -145,7 +145,7 @@ export class Screen {
     const place = fitting(canvas, width, height);
     if (bitmap) context.drawImage(bitmap, place.left, place.top, width * place.scale, height * place.scale);
     const detections = message?.detections ?? [];
-    if (message) drawDetections(context, message, place, window.devicePixelRatio || 1);
+    if (message) drawDetections(context, message, place, window.devicePixelRatio || 1, this.#messages);
     canvas.dataset.sequence = String(this.#picture?.sequence ?? message?.sequence ?? '');
     canvas.dataset.boxes = String(detections.length);
     if (bitmap && detections.length > 0 && performance.getEntriesByName('boxes').length === 0) performance.mark('boxes');
