@@ -10,11 +10,11 @@ use visiond_kernels::cuda::Device;
 
 use super::source::SourceError;
 
-/// The number of a camera's buffers for one lane, unless the configuration sets it.
+/// The default number of buffers of a camera with one lane.
 const USUAL_COUNT: usize = 4;
-/// Each further lane has one more waiting and one more in the lane.
+/// Each further lane adds one waiting frame and one frame in the lane.
 const COUNT_PER_LANE: usize = 2;
-/// The most buffers of a camera, as in the configuration.
+/// The maximum number of buffers of a camera, the same as in the configuration.
 const MOST: usize = 32;
 
 /// The memory that a source allocates its buffers from, and its limits.
@@ -76,7 +76,7 @@ impl Buffers {
         Self { memory, count, is_count_set, max_pixels, max_picture_bytes }
     }
 
-    /// Returns buffers for a camera whose frames this many lanes look at: more for each further one, unless the configuration
+    /// Returns buffers for a camera whose frames go to this many lanes: more for each further lane, unless the configuration
     /// sets the number.
     pub fn for_lanes(&self, lanes: usize) -> Self {
         let more = COUNT_PER_LANE.saturating_mul(lanes.saturating_sub(1));

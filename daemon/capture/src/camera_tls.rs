@@ -220,8 +220,8 @@ const MOST_CA_BYTES: u64 = 4 << 20;
 /// How many certificates to remember as already warned about.
 const MOST_WARNED: usize = 1024;
 
-/// Whether this host shows this certificate for the first time in this process. A camera that reconnects again and again causes one
-/// warning; a different certificate may come from an attacker and causes another.
+/// Whether this host shows this certificate for the first time in this process. A camera that reconnects repeatedly causes
+/// one warning; a different certificate may come from an attacker and causes another.
 fn is_first(host: &str, digest: [u8; 32]) -> bool {
     static WARNED: Mutex<BTreeSet<(String, [u8; 32])>> = Mutex::new(BTreeSet::new());
     let mut warned = WARNED.lock();
@@ -245,7 +245,7 @@ enum Trust {
     Any,
     Pinned([u8; 32]),
     Authorities {
-        /// `None` if the file holds no certificate that can be a CA.
+        /// `None` if no certificate in the file can be a CA.
         chains: Option<Arc<WebPkiServerVerifier>>,
         /// The certificates of the `ca` file, any of which may be the camera's own.
         own: Vec<CertificateDer<'static>>,

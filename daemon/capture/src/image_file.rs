@@ -276,7 +276,7 @@ impl Loader {
     }
 }
 
-/// A picture that was decoded.
+/// A decoded image.
 enum Decoded {
     /// Into the frame's buffer.
     Upright(FrameLayout),
@@ -347,7 +347,7 @@ fn convert_like_libtiff(picture: &mut DynamicImage, file: &[u8]) {
     }
 }
 
-/// Writes three bytes a pixel, as `imread` does.
+/// Writes three bytes a pixel, like `imread`.
 fn write_rgb(picture: &DynamicImage, out: &mut [u8]) -> Result<(), Reason> {
     fn pixels<T: Copy, const N: usize>(samples: &[T], out: &mut [u8], rgb: impl Fn(&[T; N]) -> [u8; 3]) {
         let (samples, _) = samples.as_chunks::<N>();
@@ -366,7 +366,7 @@ fn write_rgb(picture: &DynamicImage, out: &mut [u8]) -> Result<(), Reason> {
         DynamicImage::ImageRgba16(p) => pixels(p.as_raw(), out, |&[r, g, b, _]| [high(r), high(g), high(b)]),
         DynamicImage::ImageLuma16(p) => pixels(p.as_raw(), out, |&[y]| [high(y); 3]),
         DynamicImage::ImageLumaA16(p) => pixels(p.as_raw(), out, |&[y, _]| [high(y); 3]),
-        // Floating-point samples were refused before.
+        // Floating-point samples were rejected earlier.
         _ => return Err("its samples are of an unknown kind: save it with 8 or 16 bits".into()),
     }
     Ok(())

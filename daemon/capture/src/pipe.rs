@@ -89,7 +89,7 @@ impl PipeFrames {
         Ok(buffer)
     }
 
-    /// Makes a frame of the result of [`read`](Self::read).
+    /// Makes a frame from the result of [`read`](Self::read).
     pub fn frame(&self, buffer: Option<PooledBuffer>, sequence: u64, timestamp: Timestamp) -> Next {
         let Some(buffer) = buffer else { return Next::Lost { frames: 1, cause: LossCause::Overload } };
         let (layout, buffer) = (self.layout, buffer.into());

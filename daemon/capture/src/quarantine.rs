@@ -145,7 +145,7 @@ mod tests {
         first.end();
         first.begin(&bad);
         drop(first);
-        // Every later start remembers it, whichever other images are read.
+        // Every later start remembers it, no matter which other images are read.
         for _ in 0..2 {
             let later = open("door");
             assert!(later.holds(&bad) && !later.holds(&good));

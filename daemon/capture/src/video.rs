@@ -188,7 +188,8 @@ impl VideoSource {
         let url = &ffprobe::shown(&self.config.url);
         let short = expected.unwrap_or(0).saturating_sub(round_frames);
         let said = lines.last().map(|line| ffprobe::reason(line, url));
-        // A container's count is often off by a few (frames that repeat the previous one); the decoder's complaints are real.
+        // A container's frame count is often off by a few, because some frames repeat the previous one; the decoder's errors
+        // are real.
         if partial > 0 || (short > 0 && said.is_some()) || (is_exact && short > round_frames / 20) {
             let lost = short.max(1);
             let why = said.map(|said| format!(" ({said})")).unwrap_or_default();
@@ -310,9 +311,9 @@ fn spawn(config: &VideoConfig, info: &VideoInfo, is_live: bool, label: &str) -> 
 }
 
 fn arguments(config: &VideoConfig, info: &VideoInfo, is_live: bool) -> Vec<String> {
-    // `bitexact` before the input applies to the decoder: the inverse transform that is the same on every machine. dav1d, ffmpeg's
-    // decoder of AV1, has frame threads of its own, which only `low_delay` ends. Other decoders would output B-frames in wrong
-    // order.
+    // `bitexact` before the input applies to the decoder: the inverse transform that is the same on every machine. dav1d,
+    // ffmpeg's AV1 decoder, has its own frame threads, which only `low_delay` turns off. Other decoders would then output
+    // B-frames in the wrong order.
     let flags = if is_live && info.codec == "av1" { "bitexact+low_delay" } else { "bitexact" };
     let mut args: Vec<String> =
         ["-nostdin", "-hide_banner", "-loglevel", "error", "-flags", flags].map(str::to_owned).into();
