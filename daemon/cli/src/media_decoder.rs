@@ -66,7 +66,7 @@ pub enum MediaItem {
     Frame { file: usize, is_video: bool, frame: Frame },
     /// The file, or the rest of it, cannot be decoded.
     Failed { reason: String },
-    /// A part of the file could not be decoded; the source has logged it.
+    /// A part of the file cannot be decoded; the source has logged it.
     Damaged,
 }
 

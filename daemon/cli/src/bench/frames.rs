@@ -54,7 +54,7 @@ fn copied(frame: &Frame, mut buffer: PooledBuffer) -> Option<Frame> {
     Some(Frame { buffer: buffer.into(), name: frame.name.clone(), ..*frame })
 }
 
-/// Provides frames as a source does.
+/// Provides frames like a source.
 ///
 /// For a GPU, the CPU writes each frame into a source's buffer again. Otherwise managed memory would stay on the GPU, which
 /// never happens with a camera.
