@@ -1,12 +1,12 @@
-//! A camera's collector: joins the results of its lanes into messages, and hands these to the publisher, the live view and the
-//! annotator.
+//! A camera's collector: joins the results of its lanes into messages, and passes them to the publisher, the live view and
+//! the annotator.
 //!
 //! Facts about a camera over several frames or models belong here, between [`Collector::join`] and [`Collector::publish`]: a
 //! detection that has a track gets it here.
 //!
-//! It has no thread: a lane calls it. A frame costs the allocations of its message: the id, the time, the lists and the message
-//! itself. Labels and the names of camera, model and keypoints are shared; only a class without a name allocates its label. A lock
-//! is taken only for a message that lost masks.
+//! It has no thread: a lane calls it. Each frame costs the allocations of its message: the id, the time, the lists and the
+//! message itself. Labels and the names of camera, model and keypoints are shared; only a class without a name allocates its
+//! label. A lock is taken only for a message that lost masks.
 
 mod masks;
 mod message;
@@ -33,7 +33,7 @@ pub use self::message::message_of;
 use crate::lane_result::LaneResult;
 use crate::mailbox::Delivery;
 
-/// How often to log masks that are too much for their message.
+/// How often to log masks that are too large for their message.
 const QUIET: Duration = Duration::from_secs(60);
 
 /// Publishes a message: the publisher's function, or a test's.
@@ -85,7 +85,7 @@ impl MessageLimit {
         Self { left: AtomicU64::new(messages.unwrap_or(u64::MAX)), stop: stop.clone() }
     }
 
-    /// Takes one message off; returns whether it may be published.
+    /// Counts one message; returns whether it may be published.
     fn spend(&self) -> bool {
         let spent = self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
         if matches!(spent, Ok(0 | 1) | Err(_)) {
@@ -102,7 +102,7 @@ impl fmt::Debug for Collector {
 }
 
 impl Collector {
-    /// Creates the collector of a camera whose frames may be dropped, or not, by `delivery`.
+    /// Creates the collector of a camera; `delivery` decides whether its frames may be dropped.
     pub fn new(
         metrics: Arc<CameraMetrics>,
         annotator: Option<Arc<Annotator>>,
@@ -127,8 +127,8 @@ impl Collector {
         message
     }
 
-    /// Publishes a message that `lane` has made, unless the limit of messages is reached, and hands the frame's pixels to the live
-    /// view and the annotator. Waits only for a sink or an annotator that must lose nothing.
+    /// Publishes a message that `lane` has made, unless the limit of messages is reached, and passes the frame's pixels to
+    /// the live view and the annotator. Waits only for a sink or an annotator that must lose nothing.
     pub fn publish(&self, mut message: Message, view: Option<Arc<Frame>>, lane: &LaneMetrics) {
         if !self.outlet.message_limit.spend() {
             return;
@@ -141,7 +141,7 @@ impl Collector {
         trace::frame(&message, now_ns);
         (self.outlet.publish)(&message);
         self.metrics.count_published(&message);
-        // Before the annotator, so that a disk that hangs does not keep the daemon from being ready.
+        // Done before the annotator, so that a disk that hangs does not keep the daemon from being ready.
         lane.note_frame();
         let Some(frame) = view else { return };
         self.view.offer(&frame, &message);
@@ -153,7 +153,7 @@ impl Collector {
         }
     }
 
-    /// Logs masks that are too much for their message.
+    /// Logs masks that are too large for their message.
     fn report_truncated(&self, message: &Message) {
         let masks = message.truncated_masks();
         if masks == 0 {
