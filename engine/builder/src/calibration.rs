@@ -1,4 +1,4 @@
-//! INT8 calibration: its options, its source of pictures, and their way to the GPU.
+//! INT8 calibration: its options, its source of images, and copying them to the GPU.
 
 use std::ffi::c_void;
 use std::fmt;
@@ -139,7 +139,7 @@ impl Upload {
             None => DeviceBuffer::new(&device, bytes.len())?,
         };
         let buffer = self.buffer.insert(buffer);
-        // SAFETY: the buffer holds that many bytes; both outlive the copy, which is waited for.
+        // SAFETY: the buffer holds that many bytes; both outlive the copy, which this waits for.
         unsafe { self.stream.copy_to_device(bytes, buffer.address()) }?;
         self.stream.synchronize()?;
         Ok(buffer.address().as_ptr())

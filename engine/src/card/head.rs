@@ -93,7 +93,7 @@ fn boxes(head: &mut CardSection<'_>) -> BoxesSpec {
 /// The most attributes of a model.
 const MAX_ATTRIBUTES: usize = 256;
 
-/// Reads the attributes of the family of that name.
+/// Reads the attributes of the family `attributes`.
 fn attributes(head: &mut CardSection<'_>) -> Vec<AttributeSpec> {
     const TITLE: &str = "[[head.attribute]]";
     let sections = head.sections("attribute", TITLE);

@@ -21,10 +21,10 @@ use crate::detector::Detection;
 /// Boxes that overlap less show different objects.
 const MATCH_IOU: f64 = 0.5;
 
-/// The worst value, and the picture where it occurs.
+/// The worst value, and the image where it occurs.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Worst {
-    /// Of an IoU the lowest, of a difference the largest.
+    /// The lowest for an IoU, the largest for a difference.
     pub value: f64,
     /// The index of the picture.
     pub picture: usize,
@@ -134,8 +134,8 @@ pub struct MatchLimits {
     pub has_coco_points: bool,
     /// The maximum difference of scores.
     pub max_score_difference: f64,
-    /// How far above the threshold an object that only one model detects must score to count: the other may have rounded its score
-    /// to just below it, and then left the object out.
+    /// How far above the threshold an object that only one model detects must score to count. The other model may have
+    /// rounded its score to just below the threshold and dropped the object.
     pub unmatched_margin: f64,
 }
 

@@ -118,7 +118,7 @@ pub struct TensorDifference {
     pub worst_picture: Option<usize>,
     /// The smallest and the largest number of the first model.
     pub range: Option<(f64, f64)>,
-    /// Numbers that are infinite or NaN in one of the two only, or in different ways.
+    /// Numbers that are infinite or NaN in only one of the two, or in different ways.
     pub not_finite: u64,
     sum_abs: f64,
     sum_squares: f64,
@@ -133,7 +133,7 @@ impl TensorDifference {
     }
 
     /// Adds both models' outputs for a picture. `first` and `second` are whole outputs of runs in which the picture was the
-    /// first of so many frames.
+    /// first of this many frames.
     pub fn add(
         &mut self,
         picture: usize,

@@ -1,7 +1,8 @@
 //! Text boxes of DB models (differentiable binarisation): PaddleOCR's text detection.
 //!
-//! Reads one output `[1, 1, h, w]`: the probability that a cell is text, or its logit with `sigmoid = true`. Each text is a turned
-//! box. [`TextFinder`] has the arithmetic. The least score of a text, PaddleOCR's `box_thresh`, is the score threshold.
+//! Reads one output `[1, 1, h, w]`: the probability that a cell is text, or its logit with `sigmoid = true`. Each text is an
+//! oriented box. [`TextFinder`] has the arithmetic. The minimum score of a text, PaddleOCR's `box_thresh`, is the score
+//! threshold.
 //!
 //! Coordinates are PaddleOCR's: cell `i` of a map of `w` cells is at `i / w` of the input.
 //!

@@ -1,7 +1,7 @@
 //! The depth of each pixel, reduced to a grid over the frame.
 //!
 //! Reads one output `[1, h, w]`, `[1, 1, h, w]` or `[1, h, w, 1]`, f32 or f16: metric depth, or inverse depth (MiDaS, Depth
-//! Anything), which the card's `nearer` says.
+//! Anything), as set by the card's `nearer`.
 
 use visiond_kernels::filter::FilterSpec;
 

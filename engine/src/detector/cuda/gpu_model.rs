@@ -15,7 +15,7 @@ use crate::tensorrt::{Layout, Scratch, TrtContext, TrtEngine};
 /// A model on the GPU: an execution context for each batch size that changes its shapes, and a buffer for each tensor.
 pub(super) struct GpuModel {
     /// By batch size, from 1 on; a single one if the batch size does not change the shapes or the version allows no more.
-    /// Fields drop in order: contexts before the buffers whose addresses they have.
+    /// Fields drop in order: contexts before the buffers that they point to.
     contexts: Vec<Option<TrtContext>>,
     /// The batch size that a single context has shapes for.
     chosen: usize,
@@ -40,7 +40,7 @@ pub(super) struct GpuModel {
 /// An input in the GPU's memory.
 struct GpuInput {
     name: String,
-    /// For the whole batch; the memory is as large.
+    /// The shape for the whole batch, for which the memory is allocated.
     whole: Vec<usize>,
     /// Whether the first dimension is the number of frames in a run.
     has_frames: bool,
@@ -80,7 +80,7 @@ impl GpuOutput {
 }
 
 impl GpuModel {
-    /// Makes the context for the whole batch, allocates every tensor, and fills the extra inputs.
+    /// Creates the context for the whole batch, allocates every tensor, and fills the extra inputs.
     pub(super) fn new(
         engine: &Engine,
         program: &Arc<TrtEngine>,
@@ -110,7 +110,7 @@ impl GpuModel {
             {
                 model_inputs::fill(&mut tensor, extra, (inputs.spec.width, inputs.spec.height));
             }
-            // SAFETY: the buffer is as long as `host`, which lives until the stream was waited for.
+            // SAFETY: the buffer is as long as `host`, which lives until the stream has finished.
             unsafe { stream.copy_to_device(&host, buffer.address()) }?;
             stream.synchronize()?;
             gpu_inputs.push(GpuInput { name, whole, has_frames, buffer: Some(buffer) });
