@@ -47,7 +47,7 @@ PASSED_ON = re.compile(
 PUT_INTO = [
     ("daemon/capture/src/rtsp/datagram_ports.rs", "no even port is free", "cannot open UDP ports: {error}"),
     ("daemon/capture/src/rtsp/session.rs", "its name has no address", "cannot connect: {error}"),
-    ("daemon/capture/src/onvif/xml.rs", "more than ", "the answer of its ONVIF service is no XML"),
+    ("daemon/capture/src/onvif/xml.rs", "more than ", "its ONVIF service returned invalid XML"),
     ("daemon/publish/src/spool/files.rs", "it is not a file", "cannot read {path}: {reason}; renamed it"),
     ("engine/src/heads/", "", "head `{family}` reads"),
     ("engine/src/ultralytics", "", "its Ultralytics metadata is damaged"),
@@ -59,7 +59,7 @@ PUT_INTO = [
     ("engine/src/tensorrt/plan/file.rs", "at least", "{path} is truncated"),
     ("engine/src/tensorrt/plugins.rs", "", "{what} is missing; {remedy}"),
     ("engine/builder/src/options.rs", "", "`{text}`: {problem}: write an input"),
-    ("engine/src/compare/tensors.rs", "the input's size", "cannot compare models that are fed differently"),
+    ("engine/src/compare/tensors.rs", "the input's size", "cannot compare models with different inputs"),
     ("engine/src/onnx/onnxruntime/library.rs", "it ", "cannot use {0} as ONNX Runtime's library"),
     ("engine/src/onnx/onnxruntime/program.rs", "a tensor's name", "{0} cannot load {1}"),
     ("engine/src/onnx/onnxruntime/program.rs", "an input has more", "{0} cannot run the model"),

@@ -206,7 +206,7 @@ class BrokenPictures:
             time.sleep(2)
 
     def broken(self):
-        """Cut off, changed in the middle, empty, and no picture at all."""
+        """Cut off, changed in the middle, empty, and no image at all."""
         at = self.rng.randrange(100, len(self.whole))
         self.put(self.whole[:at])
         self.put(self.whole[:at] + self.rng.randbytes(200) + self.whole[at + 200:])

@@ -358,7 +358,7 @@ const CONTRADICTIONS: &[Contradiction] = &[
         card: "[head]\nfamily = \"detr\"",
         place: "",
         says: "the model also needs the input `orig_target_sizes i64 [1, 2]`",
-        write: "write what fills it under [extra_inputs], as in `orig_target_sizes = \"input-size\"`",
+        write: "write its values under [extra_inputs], as in `orig_target_sizes = \"input-size\"`",
     },
     Contradiction {
         network: "d-fine",
@@ -385,7 +385,7 @@ const CONTRADICTIONS: &[Contradiction] = &[
         network: "d-fine",
         card: "[extra_inputs]\nimages = 1\norig_target_sizes = \"input-size\"\n[head]\nfamily = \"detr\"",
         place: "1:2",
-        says: "cannot tell which input takes the picture",
+        says: "cannot tell which input takes the image",
         write: "the model has `images f32 [1, 3, 64, 64]`, `orig_target_sizes i64 [1, 2]`; set `name` under [input], and keep that input out of [extra_inputs]",
     },
     Contradiction {
@@ -399,7 +399,7 @@ const CONTRADICTIONS: &[Contradiction] = &[
         network: "d-fine",
         card: "[input]\nname = \"orig_target_sizes\"\n[extra_inputs]\nimages = 1\n[head]\nfamily = \"detr\"",
         place: "2:8",
-        says: "the input `orig_target_sizes i64 [1, 2]` takes no picture, which is f32, f16, u8, i8 or i32 of the shape [batch, channels, height, width] or [batch, height, width, channels]",
+        says: "the input `orig_target_sizes i64 [1, 2]` takes no image, which is f32, f16, u8, i8 or i32 of the shape [batch, channels, height, width] or [batch, height, width, channels]",
         write: "correct `name` under [input], or use another model",
     },
     Contradiction {
@@ -624,14 +624,14 @@ const CONTRADICTIONS: &[Contradiction] = &[
         network: "nanodet",
         card: "[head]\nfamily = \"nanodet\"\nreg_max = 10\nsigmoid = true\n[classes]\nnames = [\"a\", \"b\"]",
         place: "4:11",
-        says: "its scores are from 0.00 to 0.94, which are probabilities already",
+        says: "its scores are from 0.00 to 0.94, which are already probabilities",
         write: "write `sigmoid = false` under [head]",
     },
     Contradiction {
         network: "detr-scores",
         card: "[head]\nfamily = \"detr\"\n[classes]\nnames = [\"a\", \"b\"]",
         place: "2:10",
-        says: "its scores are from 0.00 to 0.95, which are probabilities already",
+        says: "its scores are from 0.00 to 0.95, which are already probabilities",
         write: "write `activation = \"none\"` under [head]",
     },
     Contradiction {
@@ -652,7 +652,7 @@ const CONTRADICTIONS: &[Contradiction] = &[
         network: "ssd",
         card: "[head]\nfamily = \"ssd\"\nbackground = \"first\"\nactivation = \"softmax\"\n[classes]\nnames = [\"a\", \"b\"]",
         place: "4:14",
-        says: "its scores are probabilities already: those of each row add up to 1",
+        says: "its scores are already probabilities: those of each row add up to 1",
         write: "write `activation = \"none\"` under [head]",
     },
     Contradiction {
@@ -687,7 +687,7 @@ const CONTRADICTIONS: &[Contradiction] = &[
         network: "yolox-decoded",
         card: "[head]\nfamily = \"yolox\"\n[classes]\nnames = [\"a\", \"b\"]",
         place: "2:10",
-        says: "its boxes are in pixels already",
+        says: "its boxes are already in pixels",
         write: "write `decoded = true` under [head]",
     },
     Contradiction {
@@ -729,21 +729,21 @@ const CONTRADICTIONS: &[Contradiction] = &[
         network: "blazeface-scores",
         card: "[head]\nfamily = \"blazeface\"",
         place: "2:10",
-        says: "its scores are from 0.00 to 0.95, which are probabilities already",
+        says: "its scores are from 0.00 to 0.95, which are already probabilities",
         write: "export the model without its last sigmoid, or correct `family`",
     },
     Contradiction {
         network: "centernet-scores",
         card: "[head]\nfamily = \"heatmap\"\n[classes]\nnames = [\"a\", \"b\"]",
         place: "2:10",
-        says: "its scores are from 0.00 to 0.95, which are probabilities already",
+        says: "its scores are from 0.00 to 0.95, which are already probabilities",
         write: "write `sigmoid = false` under [head]",
     },
     Contradiction {
         network: "centerface",
         card: "[head]\nfamily = \"heatmap\"\nstyle = \"centerface\"\nsigmoid = true",
         place: "4:11",
-        says: "its scores are from 0.00 to 0.95, which are probabilities already",
+        says: "its scores are from 0.00 to 0.95, which are already probabilities",
         write: "write `sigmoid = false` under [head]",
     },
     Contradiction {
@@ -757,7 +757,7 @@ const CONTRADICTIONS: &[Contradiction] = &[
         network: "classifier-softmax",
         card: "[head]\nfamily = \"classifier\"\nactivation = \"sigmoid\"",
         place: "3:14",
-        says: "its scores are probabilities already: those of each row add up to 1",
+        says: "its scores are already probabilities: those of each row add up to 1",
         write: "write `activation = \"none\"` under [head]",
     },
     Contradiction {

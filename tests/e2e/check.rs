@@ -161,7 +161,7 @@ fn what_run_refuses_check_reports_in_the_same_words_at_its_line() {
             10,
             ERROR,
             6,
-            "http: cannot make the socket gone/h: No such file",
+            "http: cannot create the socket gone/h: No such file",
         ),
         (format!("{PICTURES}directory = \"file\"\n"), 11, ERROR, 0, "cannot write to file: File exists"),
         (format!("{PICTURES}directory = \"file/x\"\n"), 11, ERROR, 0, "cannot write to file/x: Not a directory"),
@@ -172,7 +172,7 @@ fn what_run_refuses_check_reports_in_the_same_words_at_its_line() {
             11,
             ERROR,
             6,
-            "cannot find out whether another process serves datagrams: Protocol wrong type",
+            "cannot check whether another process serves datagrams: Protocol wrong type",
         ),
         (format!("{FILE}path = \"folder\"\n"), 11, ERROR, 0, "sink file: cannot write folder: Is a directory"),
         (format!("{FILE}path = \"file/d\"\n"), 11, ERROR, 0, "sink file: cannot write file/d: Not a directory"),
@@ -195,7 +195,7 @@ fn what_run_refuses_check_reports_in_the_same_words_at_its_line() {
             11,
             ERROR,
             6,
-            "cannot make the socket gone/d: No such",
+            "cannot create the socket gone/d: No such",
         ),
         (
             format!("{MQTT}login = \"./two\"\n"),
@@ -286,9 +286,9 @@ fn a_source_that_run_gives_up_check_reports_in_the_same_words_at_its_line() {
         ("type = \"video\"\nurl = \"rtsp://192.0.2.1/\"\nlogin = \"./text\"", "the login ./text must be one line"),
         ("type = \"command\"\ncommand = [\"no-such-program\"]", "cannot start no-such-program: no such program"),
         ("type = \"command\"\ncommand = [\"./text\"]", "cannot start ./text: this user may not execute it"),
-        ("type = \"images\"\npath = \"gone\"", "cannot read pictures from gone: no such file or folder"),
-        ("type = \"images\"\npath = \"empty\"", "there is no picture in the folder empty"),
-        ("type = \"images\"\npath = \"text\"", "cannot read the picture text: not a supported picture"),
+        ("type = \"images\"\npath = \"gone\"", "cannot read images from gone: no such file or folder"),
+        ("type = \"images\"\npath = \"empty\"", "there is no image in the folder empty"),
+        ("type = \"images\"\npath = \"text\"", "cannot read the image text: not a supported picture"),
     ] {
         let camera = format!("[[camera]]\nname = \"c\"\n[camera.source]\n{source}\n");
         let text = fill(&format!("{MODEL}{camera}[[sink]]\ntype = \"stdout\"\n"), folder.path());
@@ -361,7 +361,7 @@ fn a_file_that_only_another_user_may_read_is_a_warning() {
         "cannot start ./private/grab: this user may not execute it",
         "cannot open the video private/v.mp4: Permission denied",
         "cannot start private/ffprobe: Permission denied",
-        "cannot read the picture v.jpg: Permission denied",
+        "cannot read the image v.jpg: Permission denied",
         "annotated pictures of camera c: cannot write to unlisted: Permission denied",
     ] {
         let found = said(&output);

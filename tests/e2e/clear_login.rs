@@ -58,7 +58,7 @@ fn basic_authentication_without_tls_is_warned_of_where_the_network_sees_it() {
     let (network, here) = said.split_once("at 127.0.0.1\n").unwrap_or_else(|| panic!("{said}"));
     for (scheme, secure) in [("RTSP", "rtsps"), ("HTTP", "https")] {
         let line = format!(
-            "user and password for 192.0.2.7 go over the network in clear, because the camera asks for basic authentication: set it to \
+            "user and password for 192.0.2.7 cross the network in clear text, because the camera requests basic authentication: set it to \
              digest, or use {secure}:// in `url`"
         );
         assert_eq!(network.matches(&line).count(), 1, "{scheme}:\n{said}");

@@ -53,7 +53,7 @@ fn with_json_and_no_terminal_standard_error_has_errors_alone() {
             "agreement is not shown",
         ),
         (&["check", &config], "using rten instead", ""),
-        (&["capture", "--config", &config, "-o", &images], "go over the network in clear", "/dev/video99"),
+        (&["capture", "--config", &config, "-o", &images], "cross the network in clear text", "/dev/video99"),
         (&["selftest", "--only", "board", "--report", &path("report.tar.gz")], "testing board", ""),
         (&["probe"], "", ""),
         (&["inspect", &model], "", ""),

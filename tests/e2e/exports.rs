@@ -289,7 +289,7 @@ fn inspect_lists_what_a_classifier_answers_with_each_preprocess_where_that_diffe
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("net.onnx"), classifier_of_bytes()).unwrap();
     let text = String::from_utf8(visiond(folder.path(), &["inspect", "net.onnx"]).stdout).unwrap();
-    let said = "this one says of a picture of a person: class 0 (0.95) with the card below, ";
+    let said = "this one says for an image of a person: class 0 (0.95) with the card below, ";
     assert!(text.contains(said), "{text}");
     assert!(text.contains("class 1 (0.95) with `scale = 1`, `mean = 0`, `std = 1`"), "{text}");
     assert!(text.contains("Nothing shows it if\n# that is wrong: compare with the code"), "{text}");

@@ -166,7 +166,7 @@ fn a_nats_server_that_announces_a_huge_message_is_given_up() {
 
 #[test]
 fn a_nats_server_that_never_stops_is_given_up() {
-    let words = "the server sent 4 MiB that answer nothing";
+    let words = "the server sent 4 MiB that visiond did not request";
     assert_nats_bounded(words, accept_nats, b"+OK\r\n");
     assert_nats_bounded(words, accept_nats, b"PING\r\n");
     assert_nats_bounded(words, accept_nats, b"MSG _INBOX.x.1 1 2\r\n{}\r\n");
@@ -230,7 +230,7 @@ fn an_mqtt_broker_that_announces_a_huge_packet_is_given_up() {
 
 #[test]
 fn an_mqtt_broker_that_never_stops_is_given_up() {
-    let words = "the broker sent 4 MiB that answer nothing";
+    let words = "the broker sent 4 MiB that visiond did not request";
     let retained =
         |topic: &str| [&[0x31, (topic.len() + 5) as u8, 0, topic.len() as u8], topic.as_bytes(), b"{}x"].concat();
     for protocol in ["5", "3.1.1"] {

@@ -228,7 +228,7 @@ fn two_daemons_with_one_client_id_say_so_once_and_retry_ever_more_slowly() {
         if sink.contains("3.1.1") {
             let [left, mut stays] = daemons;
             log_after(left);
-            stays.wait_for_log("connected; the connection lasts again");
+            stays.wait_for_log("connection stable again");
         }
     }
 }

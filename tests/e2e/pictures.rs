@@ -102,7 +102,7 @@ fn a_picture_that_ended_visiond_is_skipped_after_the_restart_until_it_is_replace
     put(&pictures, "good.png", "chelsea.png");
     for _ in 0..2 {
         let mut daemon = watch(&pictures, &state);
-        let words = format!("camera door: skipping {}: visiond ended while it read this picture", bad.display());
+        let words = format!("camera door: skipping {}: visiond ended while it read this image", bad.display());
         daemon.wait_for_log(&words);
         daemon.wait_until("the other picture", |daemon| daemon.count("out.jsonl") == 1);
         assert_eq!(

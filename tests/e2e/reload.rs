@@ -280,7 +280,7 @@ fn a_wrong_configuration_is_refused_with_its_reason_and_the_running_one_stays() 
         (config.replace("tiny.onnx", "nowhere.onnx"), "model tiny: no model at "),
         (
             format!("{config}\n[[sink]]\ntype = \"unix\"\npath = \"/nowhere/d.sock\"\n"),
-            "sink unix: cannot make the socket /nowhere/d.sock",
+            "sink unix: cannot create the socket /nowhere/d.sock",
         ),
         (config.replace("name = \"stays\"", "name = \"stays\"\nenabled = false"), "no camera to run"),
         (

@@ -156,7 +156,7 @@ fn pictures_that_show_nothing_prove_nothing() {
     let images = folder.path().display().to_string();
     let output = verify(&model(), &model(), &["--images", &images]);
     assert_eq!(output.status.code(), Some(INPUT));
-    assert!(stderr(&output).contains("has no pictures"), "{}", stderr(&output));
+    assert!(stderr(&output).contains("has no images"), "{}", stderr(&output));
     fs::write(folder.path().join("grey.ppm"), b"P6 2 2 255\n\x80\x80\x80\x80\x80\x80\x80\x80\x80\x80\x80\x80").unwrap();
     let output = verify(&model(), &model(), &["--images", &images]);
     assert_eq!(output.status.code(), Some(INPUT));

@@ -47,7 +47,7 @@ HANG_S = 180
 MOST_LINES = 3
 CALM_FPS, HEALTHY_FPS = 5, 2
 # A panic that nothing catches and reports; and one in what reads a server, that the session's end reports. Both are bugs.
-PANIC, CAUGHT = "stopped by a bug", "a bug at what this server sends"
+PANIC, CAUGHT = "stopped by a bug", "a bug in reading this server's data"
 
 # Name, codec, transport, further keys of the source; those named `answers` get damaged answers.
 CAMERAS = [

@@ -28,11 +28,11 @@ pub struct Buffers {
     pub is_count_set: bool,
     /// The most pixels of a frame.
     pub max_pixels: u64,
-    /// The most bytes that reading a picture, or all frames of a video, may take.
+    /// The most bytes that reading an image, or all frames of a video, may take.
     pub max_picture_bytes: u64,
 }
 
-/// A camera, stream or picture has larger frames than the configuration allows.
+/// A camera, stream or image has larger frames than the configuration allows.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error(
     "it has {pixels} pixels ({width}x{height}), more than {most}: make it smaller, or raise `max_pixels` in `[buffers]`"

@@ -96,7 +96,7 @@ impl CameraTls {
         // In a URL, an IPv6 address has brackets.
         let name = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(host);
         let server = ServerName::try_from(name.to_owned())
-            .map_err(|_| wrong("it is no name that a certificate can have: correct the host in `url`"))?;
+            .map_err(|_| wrong("it is not a name that a certificate can have: correct the host in `url`"))?;
         let provider = Arc::new(ring::default_provider());
         let algorithms = provider.signature_verification_algorithms;
         let trust = match (keys.insecure, &keys.fingerprint) {
@@ -354,8 +354,8 @@ impl ServerCertVerifier for CameraVerifier {
             Trust::Any => {
                 if is_first(&self.host, digest) {
                     log::warn!(
-                        "the certificate of {} is not checked, so anyone on the way can read and replace what comes: set `fingerprint \
-                         = \"{fingerprint}\"`, which is what the camera sent now, instead of `insecure`",
+                        "the certificate of {} is not checked, so anyone on the network path can read and replace the video: set `fingerprint \
+                         = \"{fingerprint}\"`, which matches its current certificate, instead of `insecure`",
                         self.host
                     );
                 }

@@ -61,7 +61,7 @@ pub(crate) fn check(path: &Path) -> Result<(), (SourceError, Certainty)> {
 }
 
 fn cannot_read(path: &Path, reason: &dyn std::error::Error) -> SourceError {
-    SourceError::permanent(format!("cannot read the picture {}: {reason}", path.display()))
+    SourceError::permanent(format!("cannot read the image {}: {reason}", path.display()))
 }
 
 /// Opens a file; also returns its size. Rejects devices and pipes: they may be endless or block.
@@ -87,9 +87,9 @@ fn format(head: &[u8]) -> Result<ImageFormat, Reason> {
     match known_format(head) {
         Some(format @ (Png | Jpeg | Bmp | Gif | Tiff | WebP | Pnm)) => Ok(format),
         Some(Avif) => {
-            Err("it is AVIF, which visiond does not read: convert it with `avifdec PICTURE.avif PICTURE.png`".into())
+            Err("it is AVIF, which visiond does not read: convert it with `avifdec IMAGE.avif IMAGE.png`".into())
         }
-        _ => Err("not a supported picture (PNG, JPEG, BMP, GIF, TIFF, WebP, PNM)".into()),
+        _ => Err("not a supported image (PNG, JPEG, BMP, GIF, TIFF, WebP, PNM)".into()),
     }
 }
 

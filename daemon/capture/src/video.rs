@@ -169,7 +169,7 @@ impl VideoSource {
             && let Some(said) = lines.iter().find(|line| is_odd(line))
         {
             let url = ffprobe::shown(&self.config.url);
-            log::warn!("{}: the parts of {url} are damaged ({said}): looking for pictures in its bytes", self.label);
+            log::warn!("{}: the parts of {url} are damaged ({said}): looking for JPEG images in its bytes", self.label);
             running.info.demuxer = Some(ffprobe::RAW_JPEG);
             running.child = Some(spawn(&self.config, &running.info, running.is_live, &self.label)?);
             self.round_frames = 0;
@@ -206,7 +206,7 @@ impl VideoSource {
         let url = &ffprobe::shown(&self.config.url);
         let said = lines.last().map(|line| format!(": {}", ffprobe::reason(line, url))).unwrap_or_default();
         let remedy = decoder_process::memory_remedy(self.config.ffmpeg.max_memory_bytes, lines);
-        let message = format!("cannot read on in the video {url}: {what}{said}{remedy}");
+        let message = format!("cannot continue to read the video {url}: {what}{said}{remedy}");
         if decoder_process::is_stream(url) { SourceError::transient(message) } else { SourceError::permanent(message) }
     }
 

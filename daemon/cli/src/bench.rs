@@ -45,7 +45,7 @@ pub struct Args {
     #[command(flatten)]
     model: ModelArgs,
 
-    /// Read frames from a video, a picture, a folder of pictures, or `pattern`, a moving test picture of 1280x720
+    /// Read frames from a video, an image, a folder of images, or `pattern`, a moving test image of 1280x720
     #[arg(short, long, value_name = "FILE", default_value = "pattern")]
     source: String,
 

@@ -58,7 +58,9 @@ impl PictureStream {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ViewError {
     /// The camera delivered no frame.
-    #[error("camera {camera} gave no frame within {seconds} s: see its state in /api/v1/cameras/{camera} and the log")]
+    #[error(
+        "camera {camera} delivered no frame within {seconds} s: see its state in /api/v1/cameras/{camera} and the log"
+    )]
     NoFrame {
         /// The camera's name.
         camera: Arc<str>,

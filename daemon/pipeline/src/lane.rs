@@ -271,7 +271,7 @@ impl Lane {
                 return;
             }
             if state.failures >= FAILURES_UNTIL_REBUILD {
-                log::warn!("model {}: {} runs failed in a row, loading it again", self.metrics.name, state.failures);
+                log::warn!("model {}: {} runs failed in a row, reloading it", self.metrics.name, state.failures);
                 while state.lost.is_none() && self.finish_oldest(runner.as_mut(), &model.facts, state) {}
                 if state.lost.is_none() {
                     model.runner = None;
@@ -370,7 +370,7 @@ impl Lane {
                 }
                 Err(error) => {
                     self.metrics.errors.add(1);
-                    log::error!("model {}: cannot load it again: {error}; retrying", self.metrics.name);
+                    log::error!("model {}: cannot reload it: {error}; retrying", self.metrics.name);
                 }
             }
         }

@@ -291,11 +291,11 @@ impl Pipeline {
             if let Some(preview) = preview
                 && !finished_by([&preview], deadline)
             {
-                log::error!("camera {name}, preview: its source does not end; left behind");
+                log::error!("camera {name}, preview: its source does not end; abandoned");
                 self.leaving.push(preview);
             }
             if !finished_by([&thread], deadline) {
-                log::error!("camera {name}: its source does not end; left behind");
+                log::error!("camera {name}: its source does not end; abandoned");
                 self.leaving.push(thread);
                 // The old thread still uses the old metrics and sequence.
                 let sequence = AtomicU64::new(record.sequence.load(Ordering::Relaxed));
@@ -483,15 +483,15 @@ impl Pipeline {
             return true;
         }
         for lane in self.lanes.iter().filter(|lane| lane.metrics.activity() != Activity::Ended) {
-            log::error!("model {}: its lane does not end; left behind", lane.metrics.name);
+            log::error!("model {}: its lane does not end; abandoned", lane.metrics.name);
         }
         for RunningCamera { record, preview, .. } in &self.cameras {
             let camera = &record.metrics;
             if !matches!(camera.phase(), Phase::Ended | Phase::Failed) {
-                log::error!("camera {}: its source does not end; left behind", camera.name);
+                log::error!("camera {}: its source does not end; abandoned", camera.name);
             }
             if preview.as_ref().is_some_and(|thread| !thread.is_finished()) {
-                log::error!("camera {}, preview: its source does not end; left behind", camera.name);
+                log::error!("camera {}, preview: its source does not end; abandoned", camera.name);
             }
         }
         false

@@ -45,7 +45,7 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> TcpOrTls for T {}
 
 /// Returns why visiond disconnects from a broker that sent more than [`UNASKED_BYTES`].
 pub fn unasked(who: &str) -> String {
-    format!("the {who} sent {} MiB that answer nothing", UNASKED_BYTES >> 20)
+    format!("the {who} sent {} MiB that visiond did not request", UNASKED_BYTES >> 20)
 }
 
 /// Cuts a broker's text for the log.

@@ -351,7 +351,7 @@ impl BrokerClient for MqttClient {
         let cleared = tokio::time::timeout(within, removed).await;
         if !matches!(cleared, Ok(Some(()))) {
             let (sink, url, topics) = (&self.sink, &self.config.url, self.topics.all());
-            log::warn!("sink {sink}: {url}: cannot clear what the broker retains at {topics}; see docs/mqtt.md");
+            log::warn!("sink {sink}: {url}: cannot clear the broker's retained messages at {topics}; see docs/mqtt.md");
         }
     }
 

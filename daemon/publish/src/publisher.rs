@@ -409,18 +409,15 @@ impl RunningSink {
             queue.abandon(|counters| &counters.unsent);
             let spool = queue.counters.spool.lock().as_ref().map(|spool| spool.records);
             let kept = match spool {
-                Some(records) => format!(" and {records} messages in its spool"),
+                Some(records) => format!("; {records} messages stay in its spool"),
                 None => {
                     Counters::add(&queue.counters.unsent, queue.counters.in_hand());
                     String::new()
                 }
             };
-            log::error!("sink {}: its output does not respond; leaving its thread{kept} behind", self.config.name);
+            log::error!("sink {}: its output does not respond; abandoning its thread{kept}", self.config.name);
         } else if thread.join().is_err() {
-            log::error!(
-                "sink {}: its thread panicked, which is a fault of visiond: please report it",
-                self.config.name
-            );
+            log::error!("sink {}: its thread panicked, which is a bug in visiond: please report it", self.config.name);
             self.handle.queue.abandon(|counters| &counters.failed);
         }
         let counts = self.counts();

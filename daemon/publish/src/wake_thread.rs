@@ -48,7 +48,7 @@ impl Drop for WakeThread {
         self.call();
         let handle = self.handle.take();
         if handle.is_some_and(|handle| handle.join().is_err()) {
-            log::error!("the thread that wakes the sinks panicked, which is a fault of visiond: please report it");
+            log::error!("the thread that wakes the sinks panicked, which is a bug in visiond: please report it");
         }
     }
 }

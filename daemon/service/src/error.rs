@@ -142,8 +142,8 @@ pub enum TrialError {
     },
     /// The process crashed or was killed.
     #[error(
-        "cannot use {path}: the process that tried it {how}; the file is damaged or made to do harm, or the backend has a \
-         fault: export the model again, or try another backend"
+        "cannot use {path}: the process that tried it {how}; the file is damaged or malicious, or the backend has a \
+         bug: export the model again, or try another backend"
     )]
     Ended {
         /// The model.
@@ -165,7 +165,7 @@ pub enum TrialError {
     /// The service's memory limit is below what the process needs.
     #[error(
         "cannot use {path}: it needs more than the {left} that the service's memory limit leaves; raise MemoryMax= in the unit \
-         (`systemctl edit visiond`), or end what uses the memory"
+         (`systemctl edit visiond`), or free memory"
     )]
     ServiceMemory {
         /// The model.
@@ -186,7 +186,7 @@ pub enum TrialError {
         limit: Duration,
     },
     /// The file was replaced after the trial.
-    #[error("cannot use {0}: it changed while it was tried; write a new model to a file beside it, then rename that")]
+    #[error("cannot use {0}: it changed during its trial; write a new model to a file beside it, then rename that")]
     Changed(PathBuf),
     /// The process cannot be started.
     #[error("cannot start the process that tries the model: {0}")]

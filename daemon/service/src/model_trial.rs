@@ -54,7 +54,7 @@ const MEMORY_PER_BYTE: u64 = 6;
 /// here fits there.
 const TRIAL_STACK_BYTES: usize = STACK_BYTES as usize - (256 << 10);
 
-/// Width and height of the test picture.
+/// Width and height of the test image.
 const FRAME_SIZE: (u32, u32) = (128, 96);
 
 /// Width and height of the noise image.
@@ -113,16 +113,16 @@ pub struct Findings {
     pub highest: f32,
     /// How many of the boxes have no area.
     pub empty: usize,
-    /// The longest side of the boxes in pixels of the picture; 0 without boxes.
+    /// The longest side of the boxes in pixels of the image; 0 without boxes.
     pub longest_side: f32,
     /// The class of the highest score.
     pub best: Option<u32>,
-    /// Whether the box of the highest score begins in the right half of the picture and in its lower half.
+    /// Whether the box of the highest score begins in the right half of the image and in its lower half.
     pub is_lower_right: bool,
 }
 
 impl Findings {
-    /// Sums up the detections in a picture of this width and height.
+    /// Sums up the detections in an image of this width and height.
     fn of(found: &[Detection], (width, height): (u32, u32)) -> Self {
         let is_empty = |[x1, y1, x2, y2]: [f32; 4]| !(x2 > x1 && y2 > y1);
         let longer_side = |[x1, y1, x2, y2]: [f32; 4]| (x2 - x1).max(y2 - y1);
@@ -144,7 +144,7 @@ impl Findings {
 const MAX_CARDS: usize = 12;
 const CARDS_BYTES: usize = 64 << 10;
 
-/// The most detections that are counted in a picture.
+/// The most detections that are counted in an image.
 const MAX_COUNTED: usize = 3_000;
 
 /// What the process found.
@@ -420,7 +420,7 @@ fn external_bytes(path: &Path) -> u64 {
     file.external_files.keys().filter_map(size).fold(0, u64::saturating_add)
 }
 
-/// Loads a model in this process, runs its detector once with as many test pictures as it takes, and checks the card against the
+/// Loads a model in this process, runs its detector once with as many test images as it takes, and checks the card against the
 /// outputs; returns the file's SHA-256.
 pub fn load_and_run(model: &ModelConfig, engine: &EngineConfig) -> Result<String, ServiceError> {
     let loaded = LoadedModel::load(model, engine)?;
@@ -487,7 +487,7 @@ fn try_card(model: &ModelConfig, loaded: &LoadedModel) -> Result<CardTrial, Serv
     all().map_or_else(|ended| ended, Ok)
 }
 
-/// Runs a loaded model once on test pictures, and checks its card against the outputs.
+/// Runs a loaded model once on test images, and checks its card against the outputs.
 fn run(model: &ModelConfig, loaded: &LoadedModel) -> Result<(), ServiceError> {
     let mut detector = loaded.required_detector()?;
     let refuse = |error: CanaryError| ServiceError::model(&model.name, error);
@@ -551,8 +551,8 @@ mod tests {
         assert_eq!(judged(sound, 0, &["a warning"]), Ok("c56a".to_owned()));
         let crashed = |how: &str| {
             Err(format!(
-                "cannot use net.onnx: the process that tried it {how}; the file is damaged or made to do harm, or the backend \
-                 has a fault: export the model again, or try another backend"
+                "cannot use net.onnx: the process that tried it {how}; the file is damaged or malicious, or the backend has a \
+                 bug: export the model again, or try another backend"
             ))
         };
         assert_eq!(judged(sound, SIGSEGV, &[]), crashed("was ended by SIGSEGV"));
@@ -624,7 +624,7 @@ mod tests {
         std::fs::write(&model.path, other).unwrap();
         assert_ne!(load_and_run(&model, &engine).unwrap(), tried);
         let refused = |model: &ModelConfig| load_tried(model, &engine, tried.clone()).err().unwrap().to_string();
-        assert!(refused(&model).contains("it changed while it was tried"), "{}", refused(&model));
+        assert!(refused(&model).contains("it changed during its trial"), "{}", refused(&model));
         // Other reasons are reported unchanged: a hash that the user has set, and a missing file.
         let pinned = ModelConfig { sha256: Some(tried.clone()), ..model.clone() };
         std::fs::remove_file(&model.path).unwrap();

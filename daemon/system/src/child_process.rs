@@ -520,7 +520,7 @@ impl ErrorLines {
         self.stop.raise();
         if thread.join().is_err() {
             log::warn!(
-                "the thread that reads a program's standard error panicked, which is a fault of visiond: please report it"
+                "the thread that reads a program's standard error panicked, which is a bug in visiond: please report it"
             );
         }
     }

@@ -59,7 +59,7 @@ pub enum CredentialError {
     Binary(PathBuf),
     /// The token is too short, or has characters that a header cannot carry.
     #[error(
-        "the token {0} must be one line of 16 to 256 letters, digits and signs: make one with \
+        "the token {0} must be one line of 16 to 256 letters, digits and symbols: make one with \
          `head -c 24 /dev/urandom | base64`"
     )]
     Weak(PathBuf),

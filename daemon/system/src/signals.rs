@@ -100,7 +100,7 @@ impl Signals {
 
 /// Ends the process without waiting for anything.
 fn end_process() -> ! {
-    let log = || log::error!("not everything ended within 2 s of the signal: ending the process as it is");
+    let log = || log::error!("shutdown did not finish within 2 s of the signal: ending the process");
     // On another thread, because the log may be what hangs.
     if let Ok(logging) = std::thread::Builder::new().spawn(log) {
         finished_by([&logging], Instant::now() + Duration::from_millis(40));

@@ -16,7 +16,7 @@ const LONGEST_PATH: usize = 107;
 #[derive(Debug, thiserror::Error)]
 pub enum SocketError {
     /// The path is too long for the kernel.
-    #[error("cannot make the socket {0}: the path has more than 107 bytes: choose a shorter one")]
+    #[error("cannot create the socket {0}: the path has more than 107 bytes: choose a shorter one")]
     TooLong(PathBuf),
     /// Another file has the path.
     #[error("{0} exists and is not a socket: name another path, or remove the file")]
@@ -25,13 +25,13 @@ pub enum SocketError {
     #[error("{0} is served by another process: stop that process, or name another path")]
     Served(PathBuf),
     /// This process may not connect to a socket that exists.
-    #[error("cannot find out whether another process serves {0}: {1}")]
+    #[error("cannot check whether another process serves {0}: {1}")]
     Unknown(PathBuf, io::Error),
     /// A socket that no process serves cannot be removed.
     #[error("cannot remove the stale socket {0}: {1}")]
     Stale(PathBuf, io::Error),
     /// The socket cannot be created.
-    #[error("cannot make the socket {0}: {reason}", reason = explain(.1))]
+    #[error("cannot create the socket {0}: {reason}", reason = explain(.1))]
     Make(PathBuf, io::Error),
     /// Its permissions cannot be set.
     #[error("cannot set up the socket {0}: {1}")]
@@ -171,11 +171,11 @@ mod tests {
 
         let _datagrams = UnixDatagram::bind(path("datagrams")).unwrap();
         let (text, _) = refused(&path("datagrams"));
-        assert!(text.contains("cannot find out whether another process serves"), "{text}");
+        assert!(text.contains("cannot check whether another process serves"), "{text}");
         assert!(path("datagrams").exists());
 
         let (text, _) = refused(&path("missing/socket"));
-        assert!(text.starts_with("cannot make the socket ") && text.ends_with("; make its folder"), "{text}");
+        assert!(text.starts_with("cannot create the socket ") && text.ends_with("; make its folder"), "{text}");
         // The longest path has 107 bytes.
         let longest = path(&"x".repeat(LONGEST_PATH - path("").as_os_str().len()));
         check(&longest).unwrap();

@@ -38,7 +38,7 @@ thread_local! {
 
 /// A recording runs already.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("a trace is being recorded already: wait until it is done, then ask again")]
+#[error("a trace is already being recorded: wait until it is done, then try again")]
 pub struct Busy;
 
 /// A running recording. Dropping it discards the events.

@@ -208,7 +208,7 @@ impl BuildJob<'_> {
         profiles: &[ShapeProfile],
     ) -> Result<Option<Box<Calibrator>>, BuildError> {
         let (Some(calibration), Some(device)) = (options.calibration.take(), self.device) else { return Ok(None) };
-        // Several pictures per run only affect the speed; TensorRT calibrates with the `opt` shape.
+        // Several images per run only affect the speed; TensorRT calibrates with the `opt` shape.
         let batch = file.inputs.first().and_then(|input| {
             let ranged =
                 profiles.first().and_then(|profile| profile.get(&input.name)).and_then(|range| range.opt.first());

@@ -1,4 +1,4 @@
-//! An `IInt8Calibrator`: supplies pictures, and stores the ranges that TensorRT finds in a file.
+//! An `IInt8Calibrator`: supplies images, and stores the ranges that TensorRT finds in a file.
 //!
 //! For TensorRT 8 and 10; later versions take the ranges only from the model.
 

@@ -60,7 +60,7 @@ fn wrong(path: &Path, input: &TensorInfo, reason: String) -> BuildError {
     BuildError::Shape { path, input: input.name.clone(), declared, reason }
 }
 
-/// Returns the input's shape for one picture, if only the batch is open.
+/// Returns the input's shape for one image, if only the batch is open.
 fn of_one(path: &Path, input: &TensorInfo) -> Result<Vec<usize>, BuildError> {
     let dims = input.shape.as_deref().unwrap_or_default();
     match dims {

@@ -239,8 +239,7 @@ fn read_input(mut section: CardSection<'_>, input: &mut InputCard, oriented: boo
         None => section.number("scale", -ANY, ANY),
     };
     if scale.is_some_and(|scale| scale as f32 == 0.0) {
-        section
-            .wrong_at("scale", "`scale` multiplies, so 0 makes every picture black: use 1 to leave values unchanged");
+        section.wrong_at("scale", "`scale` multiplies, so 0 makes every image black: use 1 to leave values unchanged");
     }
     set(&mut input.scale, scale.map(|n| n as f32));
     let (mean, std) = (channels(&mut section, "mean"), channels(&mut section, "std"));

@@ -8,7 +8,7 @@ use visiond_kernels::preprocess::{ChannelOrder, Sampling};
 
 use super::InputCard;
 
-/// The mean and the standard deviation of ImageNet's pictures, 0 to 1, in the order of red, green and blue.
+/// The mean and the standard deviation of ImageNet's images, 0 to 1, in the order of red, green and blue.
 const IMAGENET: ([f32; 3], [f32; 3]) = ([0.485, 0.456, 0.406], [0.229, 0.224, 0.225]);
 
 /// The same from 0 to 255, in the order of blue, green and red, as in OpenMMLab.
@@ -166,7 +166,7 @@ impl Way {
     pub(crate) const PADDLE: Self = Self::STRETCH.sampled(Sampling::OpencvCubic).normalised(IMAGENET);
 
     /// PaddleOCR's text detection, which normalises blue with the mean of red: the image is BGR, but the numbers are for RGB.
-    /// Its own code resizes to the picture's aspect ratio; a fixed input pads on the right and at the bottom.
+    /// Its own code resizes to the image's aspect ratio; a fixed input pads on the right and at the bottom.
     pub(crate) const PADDLE_OCR: Self = Self {
         placement: Placement::new(Fit::LetterboxTopLeft),
         pad: 0.0,

@@ -269,7 +269,7 @@ fn every_option_of_a_head_is_heard() {
         ("anchors = [10, 13, 16]", "`anchors` must be pairs of width and height"),
         ("anchors = [10, 0]", "`anchors` must be pairs of width and height"),
         ("anchors = [10, 13]\nscale_x_y = [-1]", "`scale_x_y` must be a number for each grid"),
-        ("anchors = [10, 13]\nactivation = \"none\"", "the numbers of Darknet's layers are no scores"),
+        ("anchors = [10, 13]\nactivation = \"none\"", "the numbers of Darknet's layers are not scores"),
     ] {
         let message = errors(&format!("[head]\nfamily = \"darknet\"\n{line}\n"));
         assert!(message.contains(words), "{message}");

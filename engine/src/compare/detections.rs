@@ -26,7 +26,7 @@ const MATCH_IOU: f64 = 0.5;
 pub struct Worst {
     /// The lowest for an IoU, the largest for a difference.
     pub value: f64,
-    /// The index of the picture.
+    /// The index of the image.
     pub picture: usize,
 }
 
@@ -49,7 +49,7 @@ pub struct ClassAgreement {
     pub missing: u64,
     /// Objects that only the second detects.
     pub extra: u64,
-    /// The first picture with a missing or extra object.
+    /// The first image with a missing or extra object.
     pub unmatched_picture: Option<usize>,
     /// The smallest IoU of a matched pair; `None` without boxes.
     pub min_iou: Option<Worst>,
@@ -57,7 +57,7 @@ pub struct ClassAgreement {
     pub min_mask_iou: Option<Worst>,
     /// The largest difference of a matched pair's scores.
     pub max_score_difference: Option<Worst>,
-    /// The largest distance between the keypoints of a matched pair, in pixels of the picture; `None` without keypoints.
+    /// The largest distance between the keypoints of a matched pair, in pixels of the image; `None` without keypoints.
     pub max_keypoint_distance: Option<Worst>,
     /// The smallest OKS of a matched pair; `None` without keypoints or boxes.
     pub min_oks: Option<Worst>,
@@ -168,7 +168,7 @@ impl Agreement {
         self
     }
 
-    /// Adds what both models detect in a picture, each best first.
+    /// Adds what both models detect in an image, each best first.
     pub fn add(&mut self, picture: usize, first: &[Detection], second: &[Detection]) {
         let Self { all, classes, threshold, limits, taken } = self;
         taken.clear();

@@ -62,7 +62,7 @@ impl ValueAgreement {
         Self { limits, values: Vec::new() }
     }
 
-    /// Adds the values of one picture.
+    /// Adds the values of one image.
     pub fn add(&mut self, picture: usize, a: &FrameValues, b: &FrameValues) {
         let (first, second) = (&a.attributes, &b.attributes);
         for attribute in first {

@@ -3,7 +3,7 @@
 //! If the GPU is free, a run is one CUDA graph on one stream. If another run is in flight, preprocess and filter use streams of
 //! their own, so that they overlap the other run's inference and the frames are free sooner; only inference waits its turn. The
 //! same happens with frames that must be attached to a stream, which a graph cannot do. Inferences run one at a time:
-//! contexts, scratch memory and inputs that do not change exist once. The picture, the outputs, the frames' descriptions, the
+//! contexts, scratch memory and inputs that do not change exist once. The image, the outputs, the frames' descriptions, the
 //! candidates and the events exist once per run in flight.
 //!
 //! The first run of each index, batch size and kind is queued call by call; then the same calls are recorded as the graph

@@ -41,7 +41,7 @@ pub enum DetectorError {
         most: usize,
     },
     /// The maximum number of runs is in flight.
-    #[error("{max_in_flight} runs are in flight already: finish one first")]
+    #[error("{max_in_flight} runs are already in flight: finish one first")]
     Busy {
         /// The maximum number of runs in flight.
         max_in_flight: usize,

@@ -194,7 +194,7 @@ pub(super) fn levels(card: &Card, info: &TensorInfo) -> Result<(), DetectorError
 /// Returns the error for an input without values.
 pub(super) fn missing(card: &Card, info: &TensorInfo) -> DetectorError {
     let text = format!(
-        "the model also needs the input `{info}`: write what fills it under [extra_inputs], as in {}",
+        "the model also needs the input `{info}`: write its values under [extra_inputs], as in {}",
         example(info)
     );
     DetectorError::at(card, "extra_inputs", text)

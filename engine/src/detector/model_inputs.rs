@@ -28,9 +28,9 @@ pub(super) struct ModelInputs {
     /// The shape of every input in a run of `batch` frames.
     pub(super) shapes: BTreeMap<String, Vec<usize>>,
     /// The indices of inputs whose first dimension is the number of frames in a run: `batch` in `shapes`, and smaller in smaller
-    /// runs. Empty if the picture is not among them.
+    /// runs. Empty if the image is not among them.
     pub(super) open_batch: Vec<usize>,
-    /// Whether the picture's tensor has a batch dimension.
+    /// Whether the image's tensor has a batch dimension.
     pub(super) has_batch_dim: bool,
     /// Whether the card's size replaces a declared one; then the declared shapes of the outputs are void.
     pub(super) replaces_size: bool,
@@ -167,7 +167,7 @@ fn picture_input(inputs: &[TensorInfo], card: &Card) -> Result<usize, DetectorEr
     };
     only(4).or_else(|| only(3)).ok_or_else(|| {
         let text = format!(
-            "cannot tell which input takes the picture: the model has {}; set `name` under [input], and keep that input out of \
+            "cannot tell which input takes the image: the model has {}; set `name` under [input], and keep that input out of \
              [extra_inputs]",
             listed()
         );
@@ -200,7 +200,7 @@ fn axes(info: &TensorInfo, layout: TensorLayout, card: &Card) -> Result<(bool, u
     let rank = info.shape.as_ref().map_or(4, Vec::len);
     if !info.dtype.holds_pixels() || (rank != 4 && rank != 3) {
         let text = format!(
-            "the input `{info}` takes no picture, which is f32, f16, u8, i8 or i32 of the shape [batch, channels, height, width] or \
+            "the input `{info}` takes no image, which is f32, f16, u8, i8 or i32 of the shape [batch, channels, height, width] or \
              [batch, height, width, channels]: correct `name` under [input], or use another model"
         );
         return Err(DetectorError::at(card, "input.name", text));
@@ -415,8 +415,8 @@ mod tests {
             (&[1, 3, 64, 6], sized, "`size` is 64x32, but the model fixes its input"),
             (&[1, 3, 4, 6], "[input]\norder = \"grey\"", "`order` is `grey`, 1 channel, but the input"),
             (&[1, 4, 6, 3], "[input]\norder = \"grey\"", "`order` is `grey`, 1 channel, but the input"),
-            (&[7, 3, 4, 6, 2], "[input]\nname = \"x\"", "takes no picture"),
-            (&[4, 6], "", "cannot tell which input takes the picture"),
+            (&[7, 3, 4, 6, 2], "[input]\nname = \"x\"", "takes no image"),
+            (&[4, 6], "", "cannot tell which input takes the image"),
         ] {
             let error = planned(Some(dims), lines).unwrap_err();
             assert!(error.contains(words), "{dims:?} {lines}: {error}");
@@ -441,7 +441,7 @@ mod tests {
         assert_eq!(index(&[&three, &picture], ""), Ok(1), "four dimensions go before three");
         let integers = input("x", DType::I64, Some(&[1, 3, 4, 6]));
         let error = plan(&[integers], &card(""), 1, FREE).unwrap_err().to_string();
-        assert!(error.contains("takes no picture, which is f32, f16, u8, i8 or i32"), "{error}");
+        assert!(error.contains("takes no image, which is f32, f16, u8, i8 or i32"), "{error}");
         assert_eq!(card("[input]\norder = \"grey\"").input.order, ChannelOrder::Grey);
     }
 

@@ -59,9 +59,7 @@ impl Decoder for DbText {
             Some(if covers(sides, input_size) {
                 Ok(DbTextLayout { output, height, width })
             } else {
-                Err(format!(
-                    "has {width}x{height} cells, which do not have the shape of an input of {input_w}x{input_h}"
-                ))
+                Err(format!("has {width}x{height} cells, which do not match an input of {input_w}x{input_h}"))
             })
         })
     }

@@ -47,7 +47,7 @@ impl Decoder for Depth {
         outputs.named(self.spec.output.as_deref(), "no output is a map of one channel", |output| {
             let size = map_size(outputs.shape(output))?;
             if size.iter().any(|side| matches!(side, Some(0..=1))) {
-                return Some(Err("is no map, as a side has fewer than 2 numbers".to_owned()));
+                return Some(Err("is not a map: a side has fewer than 2 numbers".to_owned()));
             }
             Some(Ok(DepthLayout { output, size: size.map(Option::unwrap_or_default) }))
         })

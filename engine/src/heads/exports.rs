@@ -124,7 +124,7 @@ impl Shapes<'_> {
         self.inputs.iter().any(|input| input.name == name)
     }
 
-    /// Whether the picture has its channels last.
+    /// Whether the image has its channels last.
     fn has_channels_last(&self) -> bool {
         self.inputs.first().is_some_and(|input| matches!(Self::dims(input)[..], [_, _, _, Some(3)]))
     }
@@ -598,14 +598,14 @@ fn finished(shapes: &Shapes<'_>) -> Option<Export> {
         Reading::Head(HeadSpec::Ssd(spec), None)
     };
     if rank_three && shapes.are_named(&["boxes", "labels", "scores"]) {
-        let note = "class 0 is the background, and pictures are RGB from 0 to 1 at any size";
+        let note = "class 0 is the background, and images are RGB from 0 to 1 at any size";
         let input = ["fit = \"stretch\"", "scale = \"1/255\"", "mean = 0", "std = 1"].map(str::to_owned).to_vec();
         return Some(Export { input, ..Export::named("torchvision", boxes(BoxUnit::Pixels, Background::First), note) });
     }
     let zoo = |name: &str| shapes.output(name).is_some();
     if shapes.are_named(&["bboxes", "labels", "scores"]) && shapes.size == Some((1200, 1200)) {
         let note =
-            "the SSD of ONNX's model zoo; its labels count from 1, and pictures have ImageNet's mean and deviation";
+            "the SSD of ONNX's model zoo; its labels count from 1, and images have ImageNet's mean and deviation";
         let input =
             ["fit = \"stretch\"", "scale = \"1/255\"", "mean = [0.485, 0.456, 0.406]", "std = [0.229, 0.224, 0.225]"];
         let input = input.map(str::to_owned).to_vec();

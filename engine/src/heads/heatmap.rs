@@ -147,7 +147,7 @@ impl Heatmap {
             return Ok(());
         }
         let problem = format!(
-            "`{name}` has {width}x{height} cells over an input of {input_w}x{input_h}, which the card's stride of {stride} does not give"
+            "`{name}` has {width}x{height} cells over an input of {input_w}x{input_h}, which does not match the card's stride of {stride}"
         );
         let right = input_w / width;
         if right > 0 && right * width == input_w && right * height == input_h {

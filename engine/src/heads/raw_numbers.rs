@@ -97,7 +97,7 @@ pub(super) fn not_radians<'n>(angles: impl IntoIterator<Item = &'n f32>) -> Opti
 
 /// Returns a doubt about scores that must be logits.
 pub(super) fn not_logits(scores: Numbers, key: &'static str, remedy: &str) -> Option<Misfit> {
-    let problem = || format!("its scores are {}, which are probabilities already", scores.range());
+    let problem = || format!("its scores are {}, which are already probabilities", scores.range());
     scores.are_probabilities().then(|| Misfit::at(key, problem(), remedy))
 }
 
@@ -113,7 +113,7 @@ pub(super) fn wrong_activation(scores: &[f32], width: usize, activation: Activat
             "write `activation = \"sigmoid\"` or `activation = \"softmax\"` under [head]",
         ),
         Activation::Sigmoid | Activation::Softmax if are_softmaxes(scores, width) => {
-            Some(Misfit::at(KEY, "its scores are probabilities already: those of each row add up to 1", NONE))
+            Some(Misfit::at(KEY, "its scores are already probabilities: those of each row add up to 1", NONE))
         }
         Activation::Sigmoid | Activation::Softmax => not_logits(numbers, KEY, NONE),
     }
@@ -186,12 +186,11 @@ pub(super) fn wrong_format(
         return Some(Misfit::at(KEY, problem, "write `format = \"cxcywh\"` or `format = \"xywh\"` under [head]"));
     }
     if !are_corners && are_all_corners(boxes, format, unit, input_size) {
-        let problem =
-            "all of its boxes end after they begin, and many reach out of the input, so they are corners and not sizes";
+        let problem = "all of its boxes end after they begin, and many extend beyond the input, so they are corners and not sizes";
         return Some(Misfit::at(KEY, problem, "write `format = \"xyxy\"` or `format = \"yxyx\"` under [head]"));
     }
     (!are_corners && are_many(boxes, |&[_, _, w, h]| w < 0.0 || h < 0.0)).then(|| {
-        let problem = "many of its boxes have a negative size, so they are offsets that nothing has decoded";
+        let problem = "many of its boxes have a negative size, so they are undecoded offsets";
         Misfit::at(KEY, problem, "export the model with the decoding of its boxes")
     })
 }

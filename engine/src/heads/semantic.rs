@@ -98,7 +98,7 @@ impl Semantic {
             let [height, width] = sides.map(side);
             let problem = || {
                 let (input_w, input_h) = input_size;
-                format!("has {width}x{height} cells, which do not have the shape of an input of {input_w}x{input_h}")
+                format!("has {width}x{height} cells, which do not match an input of {input_w}x{input_h}")
             };
             return Some(covers(sides, input_size).then_some(Cells::Number { width, height }).ok_or_else(problem));
         }
@@ -251,7 +251,7 @@ impl Semantic {
     fn doubt_numbers(&self, values: &[f32]) -> Option<Misfit> {
         let finite = || values.iter().copied().filter(|value| value.is_finite());
         if finite().any(|value| (value - value.round()).abs() > 1e-3) {
-            let problem = "the numbers of its cells are not whole, so they are not numbers of classes";
+            let problem = "the numbers in its cells are not integers, so they are not class numbers";
             return Some(Misfit::at(
                 FAMILY,
                 problem,

@@ -128,7 +128,7 @@ impl YoloNms {
             Some(width) if width < wanted => Err(format!("has rows of {width} numbers, but needs {wanted} or more")),
             // A single row without a batch dimension.
             Some(_) if rows == Some(1) && outputs.is_vector(output) => {
-                Err("is one row of numbers, as a classifier's scores are".to_owned())
+                Err("is one row of numbers, like a classifier's scores".to_owned())
             }
             // One of several, such as labels beside boxes.
             None if outputs.count() > 1 && outputs.is_vector(output) => {

@@ -172,7 +172,7 @@ impl Decoder for Yolov5 {
             Some(strides) => (are_many(&boxes, |&[_, _, w, h]| w > LARGEST_LOGARITHM || h > LARGEST_LOGARITHM)
                 || are_on_grid(&boxes, strides, input.input_size))
             .then(|| {
-                let problem = "its boxes are in pixels already";
+                let problem = "its boxes are already in pixels";
                 Misfit::at(DECODED, problem, "write `decoded = true` under [head]")
             }),
             None if self.is_yolox => {

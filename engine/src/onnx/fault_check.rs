@@ -20,7 +20,7 @@ pub enum KnownFaultError {
     #[error(transparent)]
     Engine(#[from] EngineError),
     /// The numbers are wrong.
-    #[error("{backend} gives {found:?} instead of {expected:?}: use another version of it")]
+    #[error("{backend} returns {found:?} instead of {expected:?}: use another version of it")]
     Numbers {
         /// The backend with its version.
         backend: String,

@@ -37,7 +37,7 @@ fn pixels(frame: &Frame) -> &[u8] {
 fn error(path: &Path) -> String {
     let error = load(path).unwrap_err();
     assert!(!error.may_pass());
-    assert!(error.to_string().starts_with(&format!("cannot read the picture {}: ", path.display())), "{error}");
+    assert!(error.to_string().starts_with(&format!("cannot read the image {}: ", path.display())), "{error}");
     error.to_string()
 }
 
@@ -205,7 +205,7 @@ const REFUSED: [(&str, &str); 8] = [
     ("jpeg.tif", "TIFF with JPEG inside"),
     ("palette.tif", "unsupported"),
     ("grey-alpha.tif", "does not support"),
-    ("rgb.avif", "it is AVIF, which visiond does not read: convert it with `avifdec PICTURE.avif PICTURE.png`"),
+    ("rgb.avif", "it is AVIF, which visiond does not read: convert it with `avifdec IMAGE.avif IMAGE.png`"),
     ("cut-sequential-80.jpg", "damaged, truncated"),
     ("cut-sequential-95.jpg", "damaged, truncated"),
     ("cut-progressive-80.jpg", "damaged, truncated"),

@@ -1,4 +1,4 @@
-//! Lists the pictures of a folder in natural order.
+//! Lists the images of a folder in natural order.
 
 use std::cmp::Ordering;
 use std::ffi::OsStr;
@@ -26,14 +26,14 @@ pub(super) fn is_hidden(name: &OsStr) -> bool {
     name.as_encoded_bytes().starts_with(b".")
 }
 
-/// Returns a folder's pictures in natural order.
+/// Returns a folder's images in natural order.
 pub fn images_in(folder: &Path) -> io::Result<Vec<PathBuf>> {
     list(folder, false, &mut || false)
 }
 
-/// Lists a folder's pictures in natural order, with `recursive` those of its subfolders as well. Leaves out hidden files and folders,
-/// and files that disappear meanwhile. A link to a picture counts as a picture; with `recursive` only if it leads to a file
-/// in the tree. Checks `is_stopping` after each file, and returns early with the pictures found so far.
+/// Lists a folder's images in natural order, with `recursive` those of its subfolders as well. Leaves out hidden files and
+/// folders, and files that disappear meanwhile. A link to an image counts as an image; with `recursive` only if it leads to a
+/// file in the tree. Checks `is_stopping` after each file, and returns early with the images found so far.
 pub(super) fn list(folder: &Path, recursive: bool, is_stopping: &mut dyn FnMut() -> bool) -> io::Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     let mut folders = vec![(folder.to_owned(), 0)];
@@ -42,7 +42,7 @@ pub(super) fn list(folder: &Path, recursive: bool, is_stopping: &mut dyn FnMut()
             Ok(entries) => entries,
             Err(error) if depth == 0 => return Err(error),
             Err(error) => {
-                log::warn!("cannot read the pictures in {}: {error}; they are left out", inner.display());
+                log::warn!("cannot read the images in {}: {error}; they are left out", inner.display());
                 continue;
             }
         };

@@ -19,7 +19,7 @@ pub fn mjpeg(input: &[u8]) {
     assert_eq!(all, most);
 }
 
-/// Returns the last picture of a stream, and how many there were.
+/// Returns the last image of a stream, and how many there were.
 fn scan(stream: &[u8], step: usize) -> (Option<Vec<u8>>, u64) {
     let now = clock::now(&SimulatedClock::default());
     let (mut scanner, mut last) = (JpegScanner::default(), None);

@@ -206,7 +206,7 @@ fn nothing_but_damage_ends_the_source() {
     let timeout = Duration::from_millis(100);
     let (frames, _, error) = read_all(MjpegConfig { timeout, ..config(&server.url("/")) });
     assert!(frames.is_empty());
-    assert!(error.to_string().contains("every picture from http://127.0.0.1:") && error.is_absent(), "{error}");
+    assert!(error.to_string().contains("every frame from http://127.0.0.1:") && error.is_absent(), "{error}");
 }
 
 #[test]
@@ -362,7 +362,7 @@ fn a_camera_that_sends_no_more_ends_the_source_and_a_stop_ends_the_wait() {
             source.next(&stop).unwrap_err()
         }
     });
-    assert!(error.to_string().ends_with("no picture for 0.3 s; check the camera and the network"), "{error}");
+    assert!(error.to_string().ends_with("no image for 0.3 s; check the camera and the network"), "{error}");
     let mut source = open(&config(&server.url("/")));
     assert!(matches!(source.next(&Stop::new().unwrap()), Ok(Next::Frame(_))));
     let next = while_it_waits(move |stop| source.next(stop).unwrap(), Stop::raise);

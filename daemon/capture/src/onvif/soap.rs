@@ -39,15 +39,15 @@ pub enum SoapError {
     Slow(u64),
     #[error("its ONVIF service breaks HTTP ({0}): if it is a camera, update its firmware")]
     Http(#[from] hyper::Error),
-    #[error("the answer of its ONVIF service has more than {MOST_BYTES} bytes: if it is a camera, update its firmware")]
+    #[error("its ONVIF service returned more than {MOST_BYTES} bytes: if it is a camera, update its firmware")]
     TooLong,
-    #[error("it shows its streams to known users only; use `probe --rtsp` with the URL of its manual")]
+    #[error("it lists its streams only after a login; use `probe --rtsp` with the URL of its manual")]
     LoginRequired,
-    #[error("its ONVIF service answers with HTTP status {0}: switch ONVIF on in the camera")]
+    #[error("its ONVIF service returned HTTP status {0}: switch ONVIF on in the camera")]
     Status(u16),
-    #[error("the answer of its ONVIF service is no XML that can be read ({0}): update the camera's firmware")]
+    #[error("its ONVIF service returned invalid XML ({0}): update the camera's firmware")]
     Xml(#[from] XmlError),
-    #[error("the answer of its ONVIF service is no text: update the camera's firmware")]
+    #[error("its ONVIF service returned bytes that are not text: update the camera's firmware")]
     NoText,
     /// In the camera's words.
     #[error("its ONVIF service refuses: {0}; switch ONVIF on in the camera, or update its firmware")]

@@ -57,7 +57,7 @@ pub struct Device {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ServiceError {
     /// The answer names no address.
-    #[error("it names no address of its device service: switch ONVIF on in the camera")]
+    #[error("its reply has no device-service address: switch ONVIF on in the camera")]
     Missing,
     /// The answer names only other hosts.
     #[error("it answers from {address} and names another host, {named}: correct the camera's network settings")]

@@ -603,7 +603,7 @@ impl Assembler {
 const INTERLEAVED: &str = "the camera interleaves its packets (packetization-mode 2): set it to another mode";
 
 /// Why the fragments of a unit do not fit together although none is lost.
-const ENDLESS_FRAGMENTS: &str = "fragments of a picture have no end: update the camera's firmware";
+const ENDLESS_FRAGMENTS: &str = "fragments of a frame have no end: update the camera's firmware";
 
 /// The contents of a unit.
 #[derive(Debug, Default)]

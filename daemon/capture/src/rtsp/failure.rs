@@ -148,7 +148,7 @@ impl Failure {
             Self::Panic(place) => {
                 let place: String = redact_line(place).chars().take(300).collect();
                 return format!(
-                    "cannot play {shown}: a bug at what this server sends ({place}): please report it, and set `type = \"video\"` \
+                    "cannot play {shown}: a bug in reading this server's data ({place}): please report it, and set `type = \"video\"` \
                      until then"
                 );
             }
@@ -181,7 +181,7 @@ fn refusal(error: &ClientError, target: &SessionTarget) -> String {
     remedy.to_owned()
 }
 
-/// Returns the sentence about a stream of which every picture is damaged.
+/// Returns the sentence about a stream of which every frame is damaged.
 pub(super) fn damaged(
     shown: &str,
     timeout: Duration,
@@ -190,9 +190,9 @@ pub(super) fn damaged(
 ) -> String {
     let reason = match (reason, transport) {
         (Some(reason), _) => reason,
-        (None, RtspTransport::Tcp) => "every picture is damaged: restart the camera, or update its firmware",
+        (None, RtspTransport::Tcp) => "every frame is damaged: restart the camera, or update its firmware",
         (None, RtspTransport::Udp) => {
-            "every picture is damaged: packets are lost on the way: set `transport = \"tcp\"`, or check the network"
+            "every frame is damaged: packets are lost on the network: set `transport = \"tcp\"`, or check the network"
         }
     };
     format!("no usable frame from {shown} for {} s: {reason}", timeout.as_secs_f64())
@@ -246,7 +246,9 @@ mod tests {
         assert!(said(&no_video, RtspTransport::Udp).contains("set `transport = \"tcp\"` where a firewall"));
         let damaged = Failure::Damaged(None);
         assert!(said(&damaged, RtspTransport::Tcp).ends_with("restart the camera, or update its firmware"));
-        assert!(said(&damaged, RtspTransport::Udp).contains("packets are lost on the way: set `transport = \"tcp\"`"));
+        assert!(
+            said(&damaged, RtspTransport::Udp).contains("packets are lost on the network: set `transport = \"tcp\"`")
+        );
         let known = Failure::Damaged(Some("it sends slices of other pictures"));
         assert!(said(&known, RtspTransport::Udp).ends_with("for 7 s: it sends slices of other pictures"));
         let other = Failure::OtherCodec(vec!["VP8".to_owned(), "MPEG-4".to_owned()]);

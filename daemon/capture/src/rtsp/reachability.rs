@@ -84,7 +84,7 @@ impl Reachability {
         if *times == MOST_HARM {
             let host = self.url.host_str().unwrap_or_default();
             log::info!(
-                "{host} ends its session when another connection comes, so visiond tries no more whether it is there"
+                "{host} ends its session when another connection is opened, so visiond stops checking whether it is reachable"
             );
         }
     }

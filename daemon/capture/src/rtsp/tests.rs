@@ -382,7 +382,7 @@ fn a_camera_whose_every_picture_is_damaged_is_opened_again_with_the_reason() {
         let text = error.to_string();
         assert!(error.may_pass() && text.starts_with("no usable frame from rtsp://127.0.0.1:"), "{trick}: {text}");
         assert!(
-            text.ends_with("for 2 s: every picture is damaged: restart the camera, or update its firmware"),
+            text.ends_with("for 2 s: every frame is damaged: restart the camera, or update its firmware"),
             "{text}"
         );
     }

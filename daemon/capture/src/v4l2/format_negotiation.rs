@@ -146,7 +146,7 @@ pub fn set(
     }
     if config.levels.is_some() && !matches!(format, CameraFormat::Raw(raw) if raw.has_levels()) {
         let word = fourcc::word(format);
-        log::warn!("{label}: the driver gives {word}, ignoring `levels`: set `format` to grey10, grey12 or grey16");
+        log::warn!("{label}: the driver delivers {word}, ignoring `levels`: set `format` to grey10, grey12 or grey16");
     }
     let fps = set_rate(node, config.fps, label);
     let read_as = if node.has(Quirk::SamplesFillWords) { full_words(format) } else { format };
@@ -247,7 +247,7 @@ fn no_format(node: &Node, config: &V4l2Config, offered: &[FourCc]) -> String {
             format!("{device} does not offer {}: it offers {readable}; correct `format`", fourcc::word(wanted))
         }
         _ => format!(
-            "{device} offers no format that is read: it offers {all}; let a program convert it and read it by \
+            "{device} offers no format that visiond reads: it offers {all}; let a program convert it and read it by \
              `type = \"command\"`"
         ),
     }

@@ -205,7 +205,7 @@ pub(super) fn check(device: &Path, capabilities: &Capabilities) -> Result<(), So
     let Capabilities { card, driver, flags, .. } = capabilities;
     if capabilities.api().is_none() {
         return Err(SourceError::permanent(format!(
-            "{device} ({card}, driver {driver}) does not capture pictures, it is another node of the device: set `device` to a \
+            "{device} ({card}, driver {driver}) does not capture frames, it is another node of the device: set `device` to a \
              node from `visiond probe`"
         )));
     }

@@ -418,7 +418,7 @@ fn a_camera_that_closes_its_stream_has_not_ended() {
     let (frames, _, error) = read_all(&config(&url));
     let error = error.expect("an error, after which the camera is opened again");
     assert!(error.may_pass(), "{error}");
-    let said = format!("cannot read on in the video {url}: the stream ended after 20 frames");
+    let said = format!("cannot continue to read the video {url}: the stream ended after 20 frames");
     assert!(error.to_string().starts_with(&said), "{error}");
     assert_eq!(frames.len(), 20);
 }

@@ -122,7 +122,7 @@ fn source(name: &str, frames: u64) -> SourceConfig {
     }
 }
 
-/// Returns whether the file is a picture, from its first bytes.
+/// Returns whether the file is an image, from its first bytes.
 fn is_image(path: &Path) -> bool {
     let reader = image::ImageReader::open(path).and_then(|reader| reader.with_guessed_format());
     // An animated GIF counts as a video; a still GIF works as one.

@@ -51,7 +51,7 @@ union! {
         Video(VideoConfig) = "video",
         /// A program that writes frames to standard output or to descriptor 3, such as GStreamer.
         Command(CommandConfig) = "command",
-        /// A folder of pictures.
+        /// A folder of images.
         Images(ImagesConfig) = "images",
         /// A moving test pattern that visiond generates.
         Pattern(PatternConfig) = "pattern",
@@ -406,20 +406,20 @@ pub enum CommandContainer {
 }
 
 section! {
-    /// A folder of pictures.
+    /// A folder of images.
     pub struct ImagesConfig {
-        /// A folder, whose pictures are read in the order of their names, or one picture file.
+        /// A folder, whose images are read in the order of their names, or one image file.
         path: PathBuf as path() => required(r#""pictures""#),
-        /// Also read the pictures of subfolders, at most 16 levels deep. Links to folders are not followed.
+        /// Also read the images in subfolders, at most 16 levels deep. Links to folders are not followed.
         recursive: bool as flag() => default(false),
-        /// Keep reading new and replaced pictures. A picture is read when its writer closes it or renames it into the folder.
+        /// Keep reading new and replaced images. An image is read when its writer closes it or renames it into the folder.
         watch: bool as flag() => default(false),
         /// Interval at which visiond scans a watched folder that inotify cannot watch, such as a network share. Set it to less than
-        /// half the time after which a camera replaces its picture. A longer interval reduces the load on the file server.
+        /// half the time after which a camera replaces its image. A longer interval reduces the load on the file server.
         watch_interval: Duration as duration(10 * MS..=HOUR) => default(500 * MS),
-        /// Start again after the last picture.
+        /// Start again after the last image.
         repeat: bool as flag() => default(false),
-        /// Pictures per second. Without it, pictures are processed as fast as possible, and none is dropped.
+        /// Images per second. Without it, images are processed as fast as possible, and none is dropped.
         fps: Option<f64> as real(0.001..=1000.0) => optional("5"),
     }
 }

@@ -439,7 +439,7 @@ impl<'q, C: BrokerClient> SinkLoop<'q, C> {
         let dropped = self.refused.configure(&config);
         if !dropped.is_empty() {
             log::warn!(
-                "sink {}: dropped {} messages that the broker refused, of cameras that `cameras` does not list any more",
+                "sink {}: dropped {} messages that the broker refused, of cameras that `cameras` no longer lists",
                 self.name,
                 dropped.len()
             );
@@ -563,7 +563,7 @@ impl ConnectionState {
         }
         self.backoff.reset();
         if std::mem::take(&mut self.short_connections) >= MANY_SHORT {
-            log::info!("sink {name}: connected; the connection lasts again");
+            log::info!("sink {name}: connection stable again");
         }
     }
 }

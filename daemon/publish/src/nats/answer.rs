@@ -66,7 +66,7 @@ pub fn acknowledgement(payload: &[u8]) -> Result<(), Rejection> {
             Err(Rejection { reason: refusal.to_string(), is_final: refusal.err_code == TOO_LARGE })
         }
         Ok(Acknowledgement { error: None, stream: Some(_) }) => Ok(()),
-        _ => Err("its answer is no acknowledgement".to_owned().into()),
+        _ => Err("its answer is not an acknowledgement".to_owned().into()),
     }
 }
 
@@ -83,7 +83,7 @@ mod tests {
         assert_eq!(told(refused), Err("expected stream does not match (code 400, error code 10060)".to_owned()));
         assert_eq!(told(r#"{"error":{}}"#), Err("no reason given (code 0, error code 0)".to_owned()));
         for other in ["", "{}", "[]", "+ACK", r#"{"seq":7}"#] {
-            assert_eq!(told(other), Err("its answer is no acknowledgement".to_owned()), "{other}");
+            assert_eq!(told(other), Err("its answer is not an acknowledgement".to_owned()), "{other}");
         }
     }
 }

@@ -361,7 +361,7 @@ impl NatsConnection {
 fn inbox() -> Result<String, SinkError> {
     let mut random = [0; 16];
     let provider = rustls::crypto::ring::default_provider();
-    let failed = |_| SinkError::certain("url", "the system gives no random numbers: check /dev/urandom");
+    let failed = |_| SinkError::certain("url", "the system provides no random numbers: check /dev/urandom");
     provider.secure_random.fill(&mut random).map_err(failed)?;
     let digits: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
     Ok(format!("_INBOX.{digits}."))

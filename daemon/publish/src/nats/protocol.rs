@@ -95,7 +95,7 @@ pub fn decode(input: &mut BytesMut) -> Result<Option<ServerOp>, String> {
         let too_long = searched.len() == LINE_BYTES;
         return if too_long { Err("the server sent a line of more than 64 KiB".to_owned()) } else { Ok(None) };
     };
-    let text = std::str::from_utf8(&input[..end]).map_err(|_| "the server sent a line that is no text".to_owned())?;
+    let text = std::str::from_utf8(&input[..end]).map_err(|_| "the server sent a line that is not text".to_owned())?;
     let unknown = || format!("the server sent {:?}, which is not NATS", shorten(text.trim_end()));
     let (verb, rest) = text.trim_end().split_once([' ', '\t']).unwrap_or((text.trim_end(), ""));
     let op = match verb.to_ascii_uppercase().as_str() {

@@ -59,6 +59,6 @@ pub fn set_aside(path: &Path, error: &io::Error) -> io::Result<()> {
     fs::rename(path, &to)
         .map_err(|error| io::Error::new(error.kind(), format!("cannot rename {}: {error}", path.display())))?;
     let (path, to, reason) = (path.display(), to.display(), explain(error));
-    log::error!("cannot read {path}: {reason}; renamed it to {to} and went on without it");
+    log::error!("cannot read {path}: {reason}; renamed it to {to} and continued without it");
     Ok(())
 }

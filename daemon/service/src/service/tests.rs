@@ -261,7 +261,7 @@ fn a_configuration_that_cannot_run_changes_nothing() {
         (
             place.config(&[STAYS, "[[sink]]\ntype = \"unix\"\npath = \"/nowhere/d.sock\"\n"]),
             Exit::Output,
-            "cannot make the socket /nowhere/d.sock",
+            "cannot create the socket /nowhere/d.sock",
         ),
         (place.config(&[STAYS, OTHER, REFUSED]), Exit::Output, "cannot listen on 127.0.0.1:9"),
     ] {

@@ -33,7 +33,7 @@ pub(super) struct GpuModel {
     picture: usize,
     /// The maximum number of frames in a run.
     pub(super) batch: usize,
-    /// The bytes of one picture if the batch is fixed and larger than 1: unused slots are cleared.
+    /// The bytes of one image if the batch is fixed and larger than 1: unused slots are cleared.
     fixed_picture_bytes: Option<usize>,
 }
 
@@ -175,7 +175,7 @@ impl GpuModel {
         &self.addresses[run]
     }
 
-    /// Returns the address of a run's picture.
+    /// Returns the address of a run's image.
     pub(super) fn picture(&self, run: usize) -> DeviceAddress {
         self.pictures[run].address()
     }
@@ -187,7 +187,7 @@ impl GpuModel {
     pub(super) unsafe fn clear_from(&self, run: usize, frames: usize, stream: &CudaStream) -> Result<(), CudaError> {
         let Some(each) = self.fixed_picture_bytes else { return Ok(()) };
         let empty = self.picture(run).offset(each * frames);
-        // SAFETY: the buffer holds `batch` pictures of `each` bytes.
+        // SAFETY: the buffer holds `batch` images of `each` bytes.
         unsafe { stream.fill(empty, 0, each * (self.batch - frames)) }
     }
 
@@ -218,7 +218,7 @@ impl GpuModel {
         self.batch > 1 && self.inputs.iter().any(|input| input.has_frames)
     }
 
-    /// Queues inference over the first `frames` slots of a run's picture.
+    /// Queues inference over the first `frames` slots of a run's image.
     ///
     /// # Safety
     /// The slots are written by then; `self` outlives the run, and every launch of a recording; `stream` is always the same.

@@ -114,7 +114,7 @@ impl RunState {
 /// How an event is recorded: directly, or inside a graph for waiters outside it.
 pub(super) type Mark = fn(&Event, &CudaStream) -> Result<(), CudaError>;
 
-/// Queues the preprocess into the picture of a run, and the event after it.
+/// Queues the preprocess into the image of a run, and the event after it.
 ///
 /// # Safety
 /// The preprocessor has prepared at least `count` frames, which stay valid until the event; the last run with this index is
@@ -127,7 +127,7 @@ pub(super) unsafe fn enqueue_preprocess(
     stream: &CudaStream,
     mark: Mark,
 ) -> Result<(), DetectorError> {
-    // SAFETY: the picture's buffer has room for the whole batch; the caller guarantees the rest.
+    // SAFETY: the image's buffer has room for the whole batch; the caller guarantees the rest.
     unsafe {
         run.preprocessor.enqueue(model.picture(index), count, stream)?;
         model.clear_from(index, count, stream)?;

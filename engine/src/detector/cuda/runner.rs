@@ -138,7 +138,7 @@ impl CudaRunner {
             unsafe { frame.attach(reading) }?;
         }
         if overlapped {
-            // SAFETY: the last run with this index is done, so the picture is free; this run's frames were prepared and stay
+            // SAFETY: the last run with this index is done, so the image is free; this run's frames were prepared and stay
             // valid until `begin` has waited for the event; `drop` waits for the streams before anything is dropped.
             unsafe { enqueue_preprocess(run, &self.model, index, count, &self.preprocess_stream, Event::record) }?;
             if lent {

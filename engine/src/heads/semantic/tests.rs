@@ -140,7 +140,7 @@ fn a_map_of_other_classes_or_of_another_shape_is_refused() {
     let error = refused(&PLAIN, &[1, 19, 65, 65], (1024, 512), 19);
     assert!(error.contains("`y` has no height and width with the shape of an input of 1024x512"), "{error}");
     let error = refused(&PLAIN, &[1, 100, 7], (512, 512), 0);
-    assert!(error.contains("`y` has 7x100 cells, which do not have the shape of an input of 512x512"), "{error}");
+    assert!(error.contains("`y` has 7x100 cells, which do not match an input of 512x512"), "{error}");
     assert!(refused(&PLAIN, &[1, 1000], (224, 224), 0).contains("no output is a map of classes"));
     // The first output that fits is read: torchvision's `out` stands before its `aux`.
     let outputs = [tensor("depths", &[1, 9]), tensor("out", &[1, 21, 64, 64]), tensor("aux", &[1, 21, 64, 64])];

@@ -214,7 +214,7 @@ fn a_depth_map_has_one_channel() {
     for shape in [&[1, 3, 6, 9][..], &[1, 6, 9, 3], &[9]] {
         assert!(refused(text, &[tensor("d", shape)]).contains("no output is a map of one channel"), "{shape:?}");
     }
-    assert!(refused(text, &[tensor("d", &[1, 9])]).contains("`d` is no map, as a side has fewer than 2 numbers"));
+    assert!(refused(text, &[tensor("d", &[1, 9])]).contains("`d` is not a map: a side has fewer than 2 numbers"));
     // Rows stay rows in every layout.
     let numbers: Vec<f32> = (0..12).map(|n| n as f32).collect();
     for shape in [&[1, 2, 6][..], &[1, 1, 2, 6], &[1, 2, 6, 1]] {

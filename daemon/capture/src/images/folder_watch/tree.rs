@@ -69,7 +69,7 @@ impl FolderWatch {
         match self.add_folder(path, depth, sign, now_ns) {
             Err(error) if !matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
                 self.leave_out(path, || {
-                    format!("cannot read the pictures in {}: {error}; they are left out", path.display())
+                    format!("cannot read the images in {}: {error}; they are left out", path.display())
                 });
             }
             _ => {}

@@ -383,7 +383,7 @@ fn a_broker_that_never_stops_is_given_up() {
             assert_eq!(now(&mut session).await, None);
         }
         says(&mut broker, &[0x40, 2, 0, 1]).await;
-        let given_up = SessionEvent::Lost("the broker sent 4 MiB that answer nothing".to_owned());
+        let given_up = SessionEvent::Lost("the broker sent 4 MiB that visiond did not request".to_owned());
         assert_eq!(now(&mut session).await, Some(given_up));
     });
 }

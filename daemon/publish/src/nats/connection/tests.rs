@@ -103,7 +103,7 @@ fn a_message_that_no_stream_accepts_is_refused_and_the_connection_goes_on() {
                 answer(1, r#"{"error":{"code":400,"err_code":10060,"description":"no"}}"#),
                 "of camera door: no (code 400",
             ),
-            (answer(1, "{}"), "its answer is no acknowledgement"),
+            (answer(1, "{}"), "its answer is not an acknowledgement"),
             ("-ERR 'Permissions Violation for Publish to \"a\"'\r\n".to_owned(), "allow this login to publish"),
         ] {
             let (mut connection, mut server) = connection_with(1 << 16);
@@ -223,7 +223,7 @@ fn a_server_that_never_stops_is_given_up_and_fills_no_memory() {
             assert!(connection.output.len() <= MOST_UNREAD + PONG.len(), "{}", connection.output.len());
         }
         says(&mut server, &chunk).await;
-        let given_up = "nats://test: the server sent 4 MiB that answer nothing".to_owned();
+        let given_up = "nats://test: the server sent 4 MiB that visiond did not request".to_owned();
         assert_eq!(acknowledged(&mut connection).await, Some(Err(given_up)));
     });
 }
