@@ -1,8 +1,8 @@
-//! Measures the cost of a backend: time to load and to run, memory, and how far its outputs are from another backend's.
+//! Measures the cost of a backend: time to load and to run, memory, and the difference of its outputs from another backend's.
 //!
 //! `cargo run --release -p visiond-engine --example backends -- MODEL [onnxruntime|rten] [THREADS] [RUNS]`
 //!
-//! One backend a process, so that memory is its own; without a backend, both are loaded and compared.
+//! Loads one backend per process, so that the memory is only its own; without a backend, loads and compares both.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::path::Path;
@@ -11,7 +11,7 @@ use std::time::Instant;
 use visiond_engine::engine::{Backend, Engine, EngineOptions, Session};
 
 fn main() {
-    // SAFETY: the first thing in the program; there is no other thread.
+    // SAFETY: this comes first in the program; there is no other thread.
     unsafe { visiond_engine::onnx::silence_telemetry() };
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let text = |index: usize| arguments.get(index).map(String::as_str);

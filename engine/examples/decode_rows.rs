@@ -1,4 +1,4 @@
-//! Measures what decoding the rows of a model with NMS inside costs, the check of every row included.
+//! Measures the cost of decoding the rows of a model with NMS inside, including the check of every row.
 //!
 //! `cargo run --release -p visiond-engine --example decode_rows -- [ROWS] [USED]`
 //!
@@ -15,7 +15,7 @@ use visiond_engine::engine::{Dim, TensorInfo};
 use visiond_engine::heads::{Decoded, HeadInput, NamedOutput, build};
 use visiond_kernels::tensor::{DType, TensorRef};
 
-/// Frames of a sample, so that the clock costs nothing beside them.
+/// Frames per sample, so that reading the clock is negligible.
 const FRAMES: u32 = 1000;
 
 fn main() {

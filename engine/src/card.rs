@@ -42,7 +42,7 @@ pub struct Card {
     pub name: String,
     /// The card's origin: a path, or the model's path with "its Ultralytics metadata" if that is the card.
     pub origin: String,
-    /// How frames become the model's input.
+    /// How to turn frames into the model's input.
     pub input: InputCard,
     /// The inputs other than the image.
     pub extra_inputs: BTreeMap<String, ExtraInput>,
@@ -64,7 +64,7 @@ pub struct Card {
     pub(crate) places: CardPlaces,
 }
 
-/// The limit for families whose own code has none: more detections than any frame has objects, and few enough to compare.
+/// The limit for families whose own code has none: more detections than any frame has objects, but few enough to compare.
 const NO_LIMIT: usize = 1000;
 
 impl Card {
@@ -76,7 +76,7 @@ impl Card {
         }
     }
 
-    /// Makes a card of a head alone, with its family's defaults.
+    /// Creates a card from a head alone, with its family's defaults.
     pub(crate) fn with_head(head: HeadSpec) -> Self {
         let way = match &head {
             HeadSpec::Yolov5 { .. } => Way::YOLOV5,

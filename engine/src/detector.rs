@@ -2,7 +2,7 @@
 //!
 //! [`Detector::begin`] takes the frames of a run and returns as soon as they are no longer needed, [`Detector::finish`] waits
 //! for the run, and [`Detector::detections`] reads one slot of it. Up to [`Detector::max_in_flight`] runs may be in flight.
-//! After the busiest frame nothing is allocated, except by the model's backend.
+//! After the busiest frame, nothing is allocated except by the model's backend.
 
 mod cuda;
 mod error;
@@ -94,7 +94,7 @@ pub struct Detector {
 }
 
 impl Detector {
-    /// Makes a detector with its own context: on the GPU if the engine is there, otherwise on a session.
+    /// Creates a detector with its own context: on the GPU if the engine is there, otherwise in a session.
     pub fn new(engine: &Engine, card: &Card, options: &DetectorOptions) -> Result<Self, DetectorError> {
         let max_batch = engine.batch_limit().map_or(options.max_batch, |most| options.max_batch.min(most));
         if max_batch < options.max_batch {
@@ -142,8 +142,8 @@ impl Detector {
         Ok(plan(engine, card, max_batch)?.shapes)
     }
 
-    /// Returns the shapes of an ONNX model's inputs that the model leaves open: those in `asked`, otherwise in runs of one frame,
-    /// or of as many as the shape requested for the image, as the card fills them.
+    /// Returns the shapes of an ONNX model's inputs that the model leaves open: those in `asked`, otherwise as the card fills
+    /// them, for runs of one frame or of the batch requested for the image.
     ///
     /// # Errors
     /// A contradiction between the card and the inputs, or an input that the card does not fill.
@@ -152,7 +152,7 @@ impl Detector {
         inputs: &[TensorInfo],
         asked: &BTreeMap<String, Vec<usize>>,
     ) -> Result<BTreeMap<String, Vec<usize>>, DetectorError> {
-        // Dimensions of one name have one size.
+        // Dimensions with the same name have the same size.
         let mut sizes = BTreeMap::new();
         for info in inputs {
             let shape = asked.get(&info.name).into_iter().flatten();
@@ -212,8 +212,7 @@ impl Detector {
 
     /// Checks a card against a loaded engine's inputs and outputs, without running it. Returns the names of the keypoints.
     ///
-    /// # Errors
-    /// As [`Self::check_card`].
+    /// # Errors The same as [`Self::check_card`].
     pub fn check_engine_card(card: &Card, engine: &Engine) -> Result<Vec<String>, DetectorError> {
         let planned = plan(engine, card, 1)?;
         let size = (planned.spec.width, planned.spec.height);
@@ -416,7 +415,7 @@ impl Detector {
         Ok(())
     }
 
-    /// Makes a detection of each wanted class of the frame's class map, the largest first.
+    /// Makes a detection for each wanted class of the frame's class map, largest first.
     fn class_detections(&mut self, out: &mut Vec<Detection>) {
         let Self { decoded, wanted, options, regions, masks, .. } = self;
         if let Some(wanted) = wanted {
@@ -461,7 +460,7 @@ fn settled<'a>(engine: &Engine, asked: &'a dyn Fn(&str) -> bool) -> SettledSizes
     SettledSizes { asked, is_engine: engine.tensorrt().is_some() }
 }
 
-/// Makes the runner and the head for a model: on the GPU if possible.
+/// Creates the runner and the head for a model, on the GPU if possible.
 fn runner(
     engine: &Engine,
     inputs: ModelInputs,
@@ -488,7 +487,7 @@ fn runner(
     Ok((Box::new(runner), head))
 }
 
-/// Makes the head of a card; the error has its location and the correction.
+/// Creates the head of a card; the error has its location and the correction.
 fn build_head(
     card: &Card,
     inputs: &[TensorInfo],
@@ -498,7 +497,7 @@ fn build_head(
     let named = card.classes.len();
     let opened: Vec<TensorInfo>;
     let mut outputs = outputs;
-    // InsightFace's files leave the input size open, but have the number of rows of the size that they were exported with.
+    // InsightFace's files leave the input size open, but their number of rows matches the size of the export.
     if card.head.family() == Family::Faces && picture_size(inputs).is_none() {
         opened = outputs.iter().cloned().map(with_open_rows).collect();
         outputs = &opened;
@@ -511,7 +510,7 @@ fn build_head(
     Ok(head)
 }
 
-/// Returns an output of which only the last dimension is known.
+/// Returns an output with only the last dimension known.
 fn with_open_rows(mut output: TensorInfo) -> TensorInfo {
     let rows = output.shape.as_mut().and_then(|dims| dims.split_last_mut());
     rows.into_iter().flat_map(|(_, rows)| rows).for_each(|dim| *dim = Dim::Dynamic(String::new()));

@@ -1,4 +1,4 @@
-//! A loaded model, whichever backend runs it.
+//! A loaded model, independent of its backend.
 //!
 //! An [`Engine`] is a model that a backend has loaded; a [`Session`] is one context of it with its own tensors. A backend
 //! implements `Program` and `ProgramContext`, and [`Engine::load`] selects the backend. Nothing above this module depends on the
@@ -107,12 +107,12 @@ impl Engine {
         self.options.input_shapes.contains_key(input)
     }
 
-    /// Makes a context with its own tensors.
+    /// Creates a context with its own tensors.
     pub fn session(&self) -> Result<Session, EngineError> {
         Session::new(&self.model)
     }
 
-    /// Makes a context whose inputs have the given shapes.
+    /// Creates a context whose inputs have the given shapes.
     ///
     /// If a shape contradicts a dimension that the file fixes, this loads the file again with that dimension rewritten: many
     /// models work at sizes other than the one they were exported with.

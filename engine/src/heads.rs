@@ -1,10 +1,10 @@
 //! Turns raw outputs into candidates: one file per family of models, or per families with the same layout.
 //!
-//! [`build()`] makes a head from the card ([`HeadSpec`]) and the outputs that the model declares. It rejects a card that does not
-//! fit, with the shapes found and the shapes that the head reads. [`Head::decode`] checks the real shapes again, reads one
-//! frame's outputs and returns [`Decoded`]: boxes in pixels of the model's input, before NMS. Decoding never panics, whatever
-//! the numbers are: it skips those that are not finite. A head reports why outputs do not fit (`Misfit`); [`HeadError`] adds the
-//! shapes and the correction for the card.
+//! [`build()`] creates a head from the card ([`HeadSpec`]) and the outputs that the model declares. It rejects a card that
+//! does not fit, with the shapes found and the shapes that the head reads. [`Head::decode`] checks the real shapes again,
+//! reads one frame's outputs and returns [`Decoded`]: boxes in pixels of the model's input, before NMS. Decoding never panics
+//! on any numbers: it skips those that are not finite. A head reports why outputs do not fit (`Misfit`); [`HeadError`] adds
+//! the shapes and the correction for the card.
 //!
 //! A new family is one file here with a `Decoder`, a variant of [`HeadSpec`], an arm in `build.rs`, and its options in
 //! `card/head.rs`.

@@ -8,7 +8,7 @@
 //! - [`card`], [`ultralytics`]: how to feed a model and how to read it.
 //! - [`heads`]: turn raw outputs into candidates, one file per family of models.
 //! - [`compare`]: measures how far two models agree.
-//! - [`detector`]: all of it together: frames in, detections out.
+//! - [`detector`]: combines all of these: frames in, detections out.
 
 mod backend;
 pub mod builder_api;

@@ -8,7 +8,7 @@ use crate::backend::{Backend, BackendModel, Dim, EngineError, InputTensor, Progr
 
 /// One context of a model: fill the input tensors, run, read the output tensors.
 ///
-/// The session owns its inputs, and the backend reads them in place; outputs are read where the backend left them. Sessions of
+/// The session owns its inputs, and the backend reads them in place; outputs are read in place from the backend. Sessions of
 /// one engine share its weights and may run at the same time.
 pub struct Session {
     backend: Backend,
@@ -86,8 +86,8 @@ impl Session {
         self.tensors[index].view_mut()
     }
 
-    /// Sets the batch size of an input whose first dimension is open, up to the size that its shape was set to. The frames that
-    /// the buffer holds stay, even those beyond `frames`.
+    /// Sets the batch size of an input whose first dimension is open, up to the size of its shape. The buffer keeps its
+    /// frames, even those beyond `frames`.
     pub(crate) fn set_batch(&mut self, index: usize, frames: usize) {
         self.tensors[index].set_batch(frames);
     }
@@ -101,10 +101,9 @@ impl Session {
         self.context.run(&self.tensors)
     }
 
-    /// Returns an output of the last run, borrowed where the backend left it.
+    /// Returns an output of the last run, borrowed from the backend.
     ///
-    /// Its element type is what the backend computed: rten has i32 where the model declares i64 or bool, and f32 where it
-    /// declares f16.
+    /// Its element type is the backend's: rten uses i32 if the model declares i64 or bool, and f32 if it declares f16.
     pub fn output(&self, index: usize) -> Result<TensorRef<'_>, EngineError> {
         if index >= self.outputs.len() {
             return Err(EngineError::NoOutput { index, outputs: self.outputs.len() });

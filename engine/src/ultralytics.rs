@@ -1,13 +1,14 @@
-//! Makes a card of the metadata in Ultralytics' exports.
+//! Creates a card from the metadata in Ultralytics' exports.
 //!
 //! All keys are text (ultralytics `engine/exporter.py`): `author` ("Ultralytics"), `description` ("Ultralytics YOLO11n model
 //! trained on coco.yaml"), `task`, `names` (a Python dict: `{0: 'person', 1: 'bicycle'}`), `stride`, `imgsz` (`[height,
 //! width]`), `channels`, `version` (`8.4.190`), `kpt_shape` (`[17, 3]`), `kpt_names` (`{0: ['nose', 'left_eye', ...]}`),
 //! `end2end`, `args` (`{'batch': 1, 'nms': True}`).
 //!
-//! Other exporters write `names`, `task` and `imgsz` too, for boxes of another form (LibreYOLO's YOLOv9 has corners in columns). So
-//! only `author`, or a `description` that begins with Ultralytics, shows that a file is theirs. YOLOv5 (`export.py`), whose form
-//! YOLOv9 and Ultralytics' first versions share, writes exactly `names` and `stride`: any third key is another writer's.
+//! Other exporters also write `names`, `task` and `imgsz`, for boxes in another form (LibreYOLO's YOLOv9 has corners in
+//! columns). So only `author`, or a `description` that begins with Ultralytics, shows that a file is theirs. YOLOv5
+//! (`export.py`), whose form YOLOv9 and Ultralytics' first versions share, writes exactly `names` and `stride`: any third key
+//! means another exporter.
 //!
 //! The head follows from task and output shape:
 //! | task | output | head |
@@ -17,9 +18,9 @@
 //! | detect | `[1, N, 6]`, end to end or `nms=True` | yolo-nms |
 //! | detect | `[1, Q, 4 + classes]` | detr (Ultralytics' RT-DETR up to 8.4.46), stretched |
 //! | detect | `[1, Q, 6]` of the head RTDETRDecoder | yolo-nms of centre, size, score, class (RT-DETR since), stretched |
-//! | pose | as detect, and `kpt_shape` numbers more | with keypoints |
-//! | segment | as detect, and mask coefficients more; then `[1, 32, H, W]` | with masks |
-//! | obb | as detect, and an angle more | with `oriented` |
+//! | pose | as detect, plus `kpt_shape` numbers | with keypoints |
+//! | segment | as detect, plus mask coefficients; then `[1, 32, H, W]` | with masks |
+//! | obb | as detect, plus an angle | with `oriented` |
 //! | classify | `[1, classes]` | classifier, the centre of the frame |
 //!
 //! Images are RGB divided by 255, letterboxed with grey (114) bars. How boxes map back to the frame depends on `version`:
@@ -182,7 +183,7 @@ fn image_size(metadata: &BTreeMap<String, String>) -> Result<Option<(u32, u32)>,
     size.map(Some).ok_or_else(|| damaged("imgsz", text, "not a height and a width in pixels, as in [640, 640]"))
 }
 
-/// Whether the export has NMS inside, by the metadata.
+/// Whether the metadata says that the export has NMS inside.
 fn suppresses(metadata: &BTreeMap<String, String>) -> bool {
     let says = |value: &PythonValue| matches!(value, PythonValue::Bool(true) | PythonValue::Int(1));
     let own = read(metadata, "end2end").is_some_and(|v| v.as_ref().is_ok_and(says));
@@ -225,7 +226,7 @@ fn boxes_head(
     }
     let v8_width = 4 + classes + extra;
     match (a, b) {
-        // The mask coefficients of segmentation models come after the classes and fill the rest of the width.
+        // The mask coefficients of segmentation models follow the classes and fill the rest of the width.
         (Some(width), _) if segment && width > v8_width && b.is_none_or(|rows| rows > width) => {
             Ok(HeadSpec::Yolov8 { keypoints: None, masks: width - v8_width, oriented })
         }
@@ -245,7 +246,7 @@ fn boxes_head(
     }
 }
 
-/// The first version whose RT-DETR gives the best pairs of query and class: `RTDETRDecoder.postprocess`.
+/// The first version whose RT-DETR outputs the best pairs of query and class: `RTDETRDecoder.postprocess`.
 const RT_DETR_CHOOSES: (u32, u32, u32) = (8, 4, 47);
 
 /// Returns the head of RT-DETR's rows: centre, size, score, class, in fractions of the input.
@@ -263,7 +264,7 @@ fn version(metadata: &BTreeMap<String, String>) -> Option<(u32, u32, u32)> {
     Some((major, minor, numbers.next().unwrap_or(0)))
 }
 
-/// Returns the preprocess and box mapping of the version that made the export.
+/// Returns the preprocess and box mapping of the exporter's version.
 ///
 /// YOLOv5 writes no version. One that cannot be read counts as the newest.
 fn boxes_way(metadata: &BTreeMap<String, String>) -> Way {
@@ -279,7 +280,7 @@ fn boxes_way(metadata: &BTreeMap<String, String>) -> Way {
     }
 }
 
-/// Makes the card from the metadata of an Ultralytics export; `None` if there is no such metadata.
+/// Creates the card from the metadata of an Ultralytics export; `None` if there is no such metadata.
 pub fn card(
     metadata: &BTreeMap<String, String>,
     inputs: &[TensorInfo],

@@ -11,7 +11,7 @@ pub fn write_atomically(path: &Path, bytes: &[u8]) -> io::Result<()> {
     write_atomically_by(&folder.join(format!(".{name}.{}.part", std::process::id())), path, bytes)
 }
 
-/// As [`write_atomically`], by a temporary file of that name in the same folder.
+/// Like [`write_atomically`], with a temporary file of that name in the same folder.
 pub fn write_atomically_by(temporary: &Path, path: &Path, bytes: &[u8]) -> io::Result<()> {
     let written = write(temporary, bytes).and_then(|()| fs::rename(temporary, path));
     if written.is_err() {
@@ -20,7 +20,7 @@ pub fn write_atomically_by(temporary: &Path, path: &Path, bytes: &[u8]) -> io::R
         return written;
     }
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    // Sync the directory too, so that the rename survives. Some file systems do not support this.
+    // Also sync the directory, so that the rename survives. Some file systems do not support this.
     let _ = File::open(folder).and_then(|folder| folder.sync_all());
     Ok(())
 }
@@ -31,7 +31,7 @@ fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     file.sync_all()
 }
 
-/// Creates a file in the place of what has its name: one that a killed process left, or a link or FIFO, which would lead
+/// Creates a file and replaces anything with its name: a file that a killed process left, or a link or FIFO, which would lead
 /// elsewhere or block.
 pub fn create(path: &Path) -> io::Result<File> {
     match fs::remove_file(path) {

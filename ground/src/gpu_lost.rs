@@ -1,11 +1,11 @@
-//! The loss of the GPU, which errors of many crates can follow from.
+//! The loss of the GPU, which can cause errors in many crates.
 
 use std::error::Error;
 use std::iter;
 
-/// The process has lost the GPU: every later call fails too, and only a new process gets a working context.
+/// The process has lost the GPU: every later call also fails, and only a new process gets a working context.
 ///
-/// It is the source of the CUDA error that lost it, and so of each error that follows from that one: [`is_gpu_lost`] asks.
+/// It is the source of the CUDA error that lost it, and so of each error that follows from that one: see [`is_gpu_lost`].
 #[derive(Debug, thiserror::Error)]
 #[error("the process has lost the GPU")]
 pub struct GpuLost;

@@ -5,7 +5,7 @@ use std::path::Path;
 
 /// Whether the system below `root` is a Jetson.
 ///
-/// Containers hide the device tree, and often NVIDIA's release file too; every Jetson has /dev/nvmap (nvgpu's and, from Thor
+/// Containers hide the device tree, and often also NVIDIA's release file; every Jetson has /dev/nvmap (nvgpu's and, from Thor
 /// on, OpenRM's), and no PC does.
 pub fn is_jetson(root: &Path) -> bool {
     let compatible = || fs::read(root.join("sys/firmware/devicetree/base/compatible")).unwrap_or_default();

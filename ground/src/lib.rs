@@ -1,7 +1,7 @@
-//! Small things that crates need which may not know each other.
+//! Small utilities for crates that must not depend on each other.
 //!
-//! - [`atomic_write`]: a file whole or not at all.
-//! - [`ranked_lock`]: locks that nest in one order.
+//! - [`atomic_write`]: writes a file completely or not at all.
+//! - [`ranked_lock`]: locks with a fixed nesting order.
 //! - [`nearest`]: the word that a mistyped one probably means.
 //! - [`jetson`]: whether this machine is one.
 //! - [`gpu_lost`]: the error of a process that has lost its GPU.

@@ -1,9 +1,9 @@
 //! The word that a mistyped one probably means.
 
-/// A longer word is no known one with a mistake, and comparing words of a megabyte takes seconds.
+/// A longer word cannot be a mistyped known one, and comparing words of a megabyte takes seconds.
 const MAX_BYTES: usize = 100;
 
-/// Returns the candidate closest to `word`, whatever the case, if a third of the longer one at most is wrong.
+/// Returns the candidate closest to `word`, ignoring case, if at most a third of the longer one is wrong.
 pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     if word.len() > MAX_BYTES {
         return None;

@@ -5,8 +5,8 @@ use std::ops::{Deref, DerefMut};
 
 use parking_lot::{Mutex, MutexGuard};
 
-/// The place of a lock among those that nest: while a thread holds one, it may only take locks of higher ranks. The module that owns
-/// the outermost lock lists them.
+/// The position of a lock in the nesting order: while a thread holds one, it may only take locks of higher ranks. The module
+/// that owns the outermost lock lists them.
 ///
 /// Locks without a rank come below all of these; a `Stop` locks its children, parent before child.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -74,7 +74,7 @@ mod tests {
         for _ in 0..2 {
             let (mut one, mut other) = (outer.lock(), inner.lock());
             (*one, *other) = (*one + 1, *other + 1);
-            // In whatever order they are released.
+            // Regardless of the order in which they are released.
             drop(one);
             drop(other);
         }

@@ -1,4 +1,4 @@
-//! A card that contradicts its network is an error before the first frame, and the card that `inspect` shows to start from is right.
+//! A card that contradicts its network is an error before the first frame, and the card that `inspect` proposes is correct.
 
 use std::path::Path;
 use std::process::{Output, Stdio};
@@ -13,9 +13,9 @@ const CONFIG: i32 = 3;
 struct Contradiction {
     network: &'static str,
     card: &'static str,
-    /// Line and column in the card; empty if the card has nothing of it.
+    /// Line and column in the card; empty if the card does not have the key.
     place: &'static str,
-    /// What the card says and the network has.
+    /// The contradiction between card and network.
     says: &'static str,
     /// What to write.
     write: &'static str,
@@ -90,7 +90,7 @@ fn a_card_that_contradicts_its_network_is_refused_by_every_command_with_its_plac
     std::thread::scope(|scope| (0..2).for_each(|_| drop(scope.spawn(work))));
 }
 
-/// Networks, and the lines that the card to start from must have.
+/// Networks, and the lines that the proposed card must have.
 const STARTERS: [(&str, &[&str]); 46] = [
     (
         "attributes",
@@ -144,11 +144,11 @@ const STARTERS: [(&str, &[&str]); 46] = [
     ("text-map", &["family = \"db-text\"", "names = [\"text\"]"]),
     ("grey", &["family = \"classifier\"", "order = \"grey\""]),
     ("bytes", &["family = \"classifier\"", "mean = 0", "std = 1"]),
-    // Its metadata is its card; the one shown says the same.
+    // Its metadata is its card; the proposed card is equivalent.
     ("ultralytics", &["family = \"yolov8\""]),
 ];
 
-/// Returns the card to start from; `None` if no head reads the network.
+/// Returns the proposed card; `None` if no head reads the network.
 fn starter(folder: &Path) -> Option<String> {
     let output = visiond(folder, &["inspect", "--json", "net.onnx"]);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
@@ -172,7 +172,7 @@ fn the_card_that_inspect_shows_runs_unchanged_and_has_what_the_graph_says() {
         for line in wanted {
             assert!(card.lines().any(|found| found.split("  #").next() == Some(line)), "{name}: {line}\n{card}");
         }
-        // A size that the model fixes is its own.
+        // The model fixes its size.
         assert_eq!(card.contains("size = ["), wanted.iter().any(|line| line.starts_with("size")), "{name}:\n{card}");
         std::fs::write(folder.path().join("net.toml"), &card).unwrap();
         for args in [&["inspect", "net.onnx"][..], &["detect", "--model", "net.onnx", picture.to_str().unwrap()]] {
@@ -358,7 +358,7 @@ const CONTRADICTIONS: &[Contradiction] = &[
         card: "[head]\nfamily = \"detr\"",
         place: "",
         says: "the model also needs the input `orig_target_sizes i64 [1, 2]`",
-        write: "write what fills it under [extra_inputs], as in `orig_target_sizes = \"input-size\"`",
+        write: "write its values under [extra_inputs], as in `orig_target_sizes = \"input-size\"`",
     },
     Contradiction {
         network: "d-fine",
@@ -385,7 +385,7 @@ const CONTRADICTIONS: &[Contradiction] = &[
         network: "d-fine",
         card: "[extra_inputs]\nimages = 1\norig_target_sizes = \"input-size\"\n[head]\nfamily = \"detr\"",
         place: "1:2",
-        says: "cannot tell which input takes the picture",
+        says: "cannot tell which input takes the image",
         write: "the model has `images f32 [1, 3, 64, 64]`, `orig_target_sizes i64 [1, 2]`; set `name` under [input], and keep that input out of [extra_inputs]",
     },
     Contradiction {
@@ -399,7 +399,7 @@ const CONTRADICTIONS: &[Contradiction] = &[
         network: "d-fine",
         card: "[input]\nname = \"orig_target_sizes\"\n[extra_inputs]\nimages = 1\n[head]\nfamily = \"detr\"",
         place: "2:8",
-        says: "the input `orig_target_sizes i64 [1, 2]` takes no picture, which is f32, f16, u8, i8 or i32 of the shape [batch, channels, height, width] or [batch, height, width, channels]",
+        says: "the input `orig_target_sizes i64 [1, 2]` takes no image, which is f32, f16, u8, i8 or i32 of the shape [batch, channels, height, width] or [batch, height, width, channels]",
         write: "correct `name` under [input], or use another model",
     },
     Contradiction {
@@ -603,7 +603,7 @@ const CONTRADICTIONS: &[Contradiction] = &[
         network: "centerface",
         card: "[head]\nfamily = \"heatmap\"\nstyle = \"centerface\"\nstride = 8",
         place: "4:10",
-        says: "`537` has 16x16 cells over an input of 64x64, which the card's stride of 8 does not give",
+        says: "`537` has 16x16 cells over an input of 64x64, which does not match the card's stride of 8",
         write: "write `stride = 4` under [head]",
     },
     Contradiction {
@@ -624,14 +624,14 @@ const CONTRADICTIONS: &[Contradiction] = &[
         network: "nanodet",
         card: "[head]\nfamily = \"nanodet\"\nreg_max = 10\nsigmoid = true\n[classes]\nnames = [\"a\", \"b\"]",
         place: "4:11",
-        says: "its scores are from 0.00 to 0.94, which are probabilities already",
+        says: "its scores are from 0.00 to 0.94, which are already probabilities",
         write: "write `sigmoid = false` under [head]",
     },
     Contradiction {
         network: "detr-scores",
         card: "[head]\nfamily = \"detr\"\n[classes]\nnames = [\"a\", \"b\"]",
         place: "2:10",
-        says: "its scores are from 0.00 to 0.95, which are probabilities already",
+        says: "its scores are from 0.00 to 0.95, which are already probabilities",
         write: "write `activation = \"none\"` under [head]",
     },
     Contradiction {
@@ -652,7 +652,7 @@ const CONTRADICTIONS: &[Contradiction] = &[
         network: "ssd",
         card: "[head]\nfamily = \"ssd\"\nbackground = \"first\"\nactivation = \"softmax\"\n[classes]\nnames = [\"a\", \"b\"]",
         place: "4:14",
-        says: "its scores are probabilities already: those of each row add up to 1",
+        says: "its scores are already probabilities: those of each row add up to 1",
         write: "write `activation = \"none\"` under [head]",
     },
     Contradiction {
@@ -687,7 +687,7 @@ const CONTRADICTIONS: &[Contradiction] = &[
         network: "yolox-decoded",
         card: "[head]\nfamily = \"yolox\"\n[classes]\nnames = [\"a\", \"b\"]",
         place: "2:10",
-        says: "its boxes are in pixels already",
+        says: "its boxes are already in pixels",
         write: "write `decoded = true` under [head]",
     },
     Contradiction {
@@ -729,21 +729,21 @@ const CONTRADICTIONS: &[Contradiction] = &[
         network: "blazeface-scores",
         card: "[head]\nfamily = \"blazeface\"",
         place: "2:10",
-        says: "its scores are from 0.00 to 0.95, which are probabilities already",
+        says: "its scores are from 0.00 to 0.95, which are already probabilities",
         write: "export the model without its last sigmoid, or correct `family`",
     },
     Contradiction {
         network: "centernet-scores",
         card: "[head]\nfamily = \"heatmap\"\n[classes]\nnames = [\"a\", \"b\"]",
         place: "2:10",
-        says: "its scores are from 0.00 to 0.95, which are probabilities already",
+        says: "its scores are from 0.00 to 0.95, which are already probabilities",
         write: "write `sigmoid = false` under [head]",
     },
     Contradiction {
         network: "centerface",
         card: "[head]\nfamily = \"heatmap\"\nstyle = \"centerface\"\nsigmoid = true",
         place: "4:11",
-        says: "its scores are from 0.00 to 0.95, which are probabilities already",
+        says: "its scores are from 0.00 to 0.95, which are already probabilities",
         write: "write `sigmoid = false` under [head]",
     },
     Contradiction {
@@ -757,7 +757,7 @@ const CONTRADICTIONS: &[Contradiction] = &[
         network: "classifier-softmax",
         card: "[head]\nfamily = \"classifier\"\nactivation = \"sigmoid\"",
         place: "3:14",
-        says: "its scores are probabilities already: those of each row add up to 1",
+        says: "its scores are already probabilities: those of each row add up to 1",
         write: "write `activation = \"none\"` under [head]",
     },
     Contradiction {

@@ -11,7 +11,7 @@ use std::time::SystemTime;
 
 use visiond_tests::{Daemon, assert_no_panic, certificates, fill, root, run, skip, stderr, visiond};
 
-/// Runs `visiond COMMAND c.toml` in `folder`, as a user does who is there.
+/// Runs `visiond COMMAND c.toml` in `folder`.
 fn in_folder(folder: &Path, command: &str) -> Output {
     let mut visiond = Command::new(visiond());
     visiond.args([command, "c.toml"]).current_dir(folder).stdin(Stdio::null());
@@ -134,7 +134,8 @@ fn what_run_refuses_check_reports_in_the_same_words_at_its_line() {
     let lock = File::create(at("locked/lock")).unwrap();
     lock.lock().unwrap();
 
-    // What follows the model and the camera (7 lines and up), the line of the finding, its kind, the status of `run`, the words.
+    // The configuration after the model and the camera (from line 7 on), the line of the finding, its kind, the status of
+    // `run`, the text.
     let in_use = format!("http: cannot listen on {busy}: Address already in use");
     let cases = [
         (format!("{HTTP}token = \"./short\"\n"), 11, ERROR, 3, "the token ./short must be one line of 16 to 256"),
@@ -161,7 +162,7 @@ fn what_run_refuses_check_reports_in_the_same_words_at_its_line() {
             10,
             ERROR,
             6,
-            "http: cannot make the socket gone/h: No such file",
+            "http: cannot create the socket gone/h: No such file",
         ),
         (format!("{PICTURES}directory = \"file\"\n"), 11, ERROR, 0, "cannot write to file: File exists"),
         (format!("{PICTURES}directory = \"file/x\"\n"), 11, ERROR, 0, "cannot write to file/x: Not a directory"),
@@ -172,7 +173,7 @@ fn what_run_refuses_check_reports_in_the_same_words_at_its_line() {
             11,
             ERROR,
             6,
-            "cannot find out whether another process serves datagrams: Protocol wrong type",
+            "cannot check whether another process serves datagrams: Protocol wrong type",
         ),
         (format!("{FILE}path = \"folder\"\n"), 11, ERROR, 0, "sink file: cannot write folder: Is a directory"),
         (format!("{FILE}path = \"file/d\"\n"), 11, ERROR, 0, "sink file: cannot write file/d: Not a directory"),
@@ -195,7 +196,7 @@ fn what_run_refuses_check_reports_in_the_same_words_at_its_line() {
             11,
             ERROR,
             6,
-            "cannot make the socket gone/d: No such",
+            "cannot create the socket gone/d: No such",
         ),
         (
             format!("{MQTT}login = \"./two\"\n"),
@@ -259,7 +260,7 @@ fn what_run_refuses_check_reports_in_the_same_words_at_its_line() {
         let output = in_folder(folder.path(), "run");
         let refused = said(&output);
         assert_eq!(output.status.code(), Some(*status), "{more}\n{refused}");
-        // Files of a sink and folders of pictures cost their own messages, and not the start.
+        // Missing files of a sink or image folders lose messages, but do not prevent the start.
         let reason = words.rsplit_once(": ").map_or(*words, |(_, reason)| reason);
         let goes_on = |line: &str| line.contains("cannot be written: ") && line.contains(reason);
         let found = refused.lines().any(|line| line.contains(words) || *status == 0 && goes_on(line));
@@ -286,9 +287,9 @@ fn a_source_that_run_gives_up_check_reports_in_the_same_words_at_its_line() {
         ("type = \"video\"\nurl = \"rtsp://192.0.2.1/\"\nlogin = \"./text\"", "the login ./text must be one line"),
         ("type = \"command\"\ncommand = [\"no-such-program\"]", "cannot start no-such-program: no such program"),
         ("type = \"command\"\ncommand = [\"./text\"]", "cannot start ./text: this user may not execute it"),
-        ("type = \"images\"\npath = \"gone\"", "cannot read pictures from gone: no such file or folder"),
-        ("type = \"images\"\npath = \"empty\"", "there is no picture in the folder empty"),
-        ("type = \"images\"\npath = \"text\"", "cannot read the picture text: not a supported picture"),
+        ("type = \"images\"\npath = \"gone\"", "cannot read images from gone: no such file or folder"),
+        ("type = \"images\"\npath = \"empty\"", "there is no image in the folder empty"),
+        ("type = \"images\"\npath = \"text\"", "cannot read the image text: not a supported image"),
     ] {
         let camera = format!("[[camera]]\nname = \"c\"\n[camera.source]\n{source}\n");
         let text = fill(&format!("{MODEL}{camera}[[sink]]\ntype = \"stdout\"\n"), folder.path());
@@ -346,7 +347,7 @@ fn a_file_that_only_another_user_may_read_is_a_warning() {
     }
     // SAFETY: geteuid(2) has no conditions and cannot fail.
     let mut check = if unsafe { libc::geteuid() } == 0 {
-        // Without these capabilities, the modes of files hold for root as well.
+        // Without these capabilities, file modes also apply to root.
         let mut check = Command::new("setpriv");
         check.args(["--bounding-set", "-dac_override,-dac_read_search"]).arg(visiond());
         check
@@ -361,7 +362,7 @@ fn a_file_that_only_another_user_may_read_is_a_warning() {
         "cannot start ./private/grab: this user may not execute it",
         "cannot open the video private/v.mp4: Permission denied",
         "cannot start private/ffprobe: Permission denied",
-        "cannot read the picture v.jpg: Permission denied",
+        "cannot read the image v.jpg: Permission denied",
         "annotated pictures of camera c: cannot write to unlisted: Permission denied",
     ] {
         let found = said(&output);
@@ -382,13 +383,13 @@ fn what_the_running_daemon_uses_is_no_error_of_its_configuration() {
     let output = run(["check".as_ref(), config.as_os_str()]);
     let found = said(&output);
     assert!(output.status.success(), "{found}");
-    // No remedy: there is nothing to stop.
+    // No remedy, because there is no program to stop.
     let user = format!(" is in use: process {}, visiond, runs this configuration", daemon.pid());
     for words in ["h.sock is in use", "d.sock is in use", "spool/lock is in use"] {
         let line = found.lines().find(|line| line.contains(words)).unwrap_or_else(|| panic!("{words}\n{found}"));
         assert!(line.contains(": warning: ") && line.ends_with(&user), "{line}");
     }
-    // Another configuration cannot have them, and `run` would refuse it.
+    // Another configuration cannot use them, and `run` would refuse it.
     let other = daemon.path("other.toml");
     fs::copy(config, &other).unwrap();
     for command in ["check", "run"] {

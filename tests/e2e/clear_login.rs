@@ -1,11 +1,12 @@
-//! A password that crosses a network as it is: warned of for RTSP and HTTP cameras, in a network namespace with an address of its own.
+//! A password that crosses a network in clear text: visiond warns for RTSP and HTTP cameras. Runs in a network namespace with
+//! its own address.
 
 use std::process::Command;
 
 use visiond_tests::{root, skip, visiond};
 
-/// An RTSP and an HTTP camera with basic authentication, at an address of the network and at the machine's own; then what `visiond
-/// probe` finds there.
+/// An RTSP and an HTTP camera with basic authentication, at a network address and at the machine's own; then the report of
+/// `visiond probe`.
 const SCRIPT: &str = r#"
 ip link set lo up && ip addr add 192.0.2.7/32 dev lo || exit 77
 cat >picture.py <<'END'
@@ -58,7 +59,7 @@ fn basic_authentication_without_tls_is_warned_of_where_the_network_sees_it() {
     let (network, here) = said.split_once("at 127.0.0.1\n").unwrap_or_else(|| panic!("{said}"));
     for (scheme, secure) in [("RTSP", "rtsps"), ("HTTP", "https")] {
         let line = format!(
-            "user and password for 192.0.2.7 go over the network in clear, because the camera asks for basic authentication: set it to \
+            "user and password for 192.0.2.7 cross the network in clear text, because the camera requests basic authentication: set it to \
              digest, or use {secure}:// in `url`"
         );
         assert_eq!(network.matches(&line).count(), 1, "{scheme}:\n{said}");

@@ -87,7 +87,7 @@ fn a_second_recording_and_a_missing_daemon_are_errors_of_one_line() {
     let second = run(["trace", "-o", "-", config]);
     assert!(!second.status.success());
     assert!(
-        stderr(&second).contains("a trace is being recorded already: wait until it is done"),
+        stderr(&second).contains("a trace is already being recorded: wait until it is done"),
         "{}",
         stderr(&second)
     );

@@ -35,7 +35,7 @@ pub struct AnnotateError {
     pub camera: String,
     /// A sentence with its remedy.
     pub reason: String,
-    /// Whether the service would fail likewise.
+    /// Whether the service would fail in the same way.
     pub certainty: Certainty,
 }
 
@@ -47,7 +47,7 @@ fn cannot_write(config: &AnnotateConfig, camera: &str, error: &io::Error) -> Ann
     }
 }
 
-/// The counts of the pictures, counted by the lane and the drawing thread.
+/// The picture counters, which the lane and the drawing thread increment.
 #[derive(Debug, Default)]
 struct Counters {
     written: Counter,
@@ -153,7 +153,7 @@ impl Annotator {
         self.put(frame, message, false);
     }
 
-    /// As [`Annotator::offer`], but waits while another frame does: for sources that are read as fast as possible.
+    /// Like [`Annotator::offer`], but waits while another frame is waiting. For sources that are read as fast as possible.
     pub fn offer_wait(&self, frame: Arc<Frame>, message: Arc<Message>) {
         self.put(frame, message, true);
     }

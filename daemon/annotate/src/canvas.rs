@@ -75,8 +75,8 @@ pub fn fill(picture: &mut RgbImage, rect: Rect, color: Color, coverage: f32) {
     }
 }
 
-/// Fills the pixels whose centres are inside of an odd number of `rings`, each x, y, x, y, ... in pixels. Costs the height of
-/// each edge, and the filled pixels.
+/// Fills the pixels whose centres are inside an odd number of `rings`, each x, y, x, y, ... in pixels. The cost grows with
+/// the height of the edges and the number of filled pixels.
 pub fn fill_rings(picture: &mut RgbImage, rings: &[Vec<f32>], color: Color, coverage: f32) {
     let (width, height) = (picture.width() as f32, picture.height() as f32);
     // Row and column of each crossing of an edge and a row's middle.
@@ -86,7 +86,7 @@ pub fn fill_rings(picture: &mut RgbImage, rings: &[Vec<f32>], color: Color, cove
         for (from, to) in corners.iter().zip(corners.iter().cycle().skip(1)) {
             let ([x1, y1], [x2, y2]) = if from[1] <= to[1] { (*from, *to) } else { (*to, *from) };
             let slope = (x2 - x1) / (y2 - y1);
-            // A middle at the upper end counts, one at the lower end does not, so that each corner counts once.
+            // The upper end of an edge is inclusive and the lower end exclusive, so that each corner counts once.
             let first_below = |y: f32| (y - 0.5).ceil().clamp(0.0, height) as u32;
             crossings.extend((first_below(y1)..first_below(y2)).map(|row| (row, x1 + (row as f32 + 0.5 - y1) * slope)));
         }
@@ -114,7 +114,7 @@ pub fn outline(picture: &mut RgbImage, rect: Rect, line: i32, color: Color, cove
 /// Fills a disc with a soft edge.
 pub fn disc(picture: &mut RgbImage, x: f32, y: f32, radius: f32, color: Color) {
     let reach = radius.ceil() as i32 + 1;
-    // A centre that is far away may be beyond what an i32 can hold.
+    // The coordinates of a distant centre may overflow an i32.
     let near = |at: f32, side: u32| at >= -(reach as f32) && at <= side as f32 + reach as f32;
     if !near(x, picture.width()) || !near(y, picture.height()) {
         return;
@@ -149,7 +149,7 @@ pub fn line(picture: &mut RgbImage, ends: [[f32; 2]; 2], radius: f32, color: Col
     let bottom = (y1.max(y2) + reach).ceil().min(height) as i32;
     for py in top..bottom {
         let y = f64::from(py) + 0.5;
-        // Where the part of the line that is within reach of this row begins and ends.
+        // The start and end of the part of the line that this row can touch.
         let x_at = |row: f64| if dy == 0.0 { x1 } else { x1 + ((row - y1) / dy).clamp(0.0, 1.0) * dx };
         let [from, to] = if dy == 0.0 { [x1, x2] } else { [x_at(y - reach), x_at(y + reach)] };
         let left = (from.min(to) - reach).floor().max(0.0) as i32;
@@ -213,7 +213,7 @@ mod tests {
         picture.rows().map(|row| row.map(sign).collect()).collect()
     }
 
-    /// Compares a white picture on black with what covers each pixel, by the place of its middle.
+    /// Compares a white drawing on black with the expected coverage at the centre of each pixel.
     fn covers(picture: &RgbImage, what: &str, coverage: impl Fn(f64, f64) -> f64) {
         for (x, y, pixel) in picture.enumerate_pixels() {
             let wanted = 255.0 * coverage(f64::from(x) + 0.5, f64::from(y) + 0.5).clamp(0.0, 1.0);

@@ -1,4 +1,5 @@
-//! Masks, boxes, turned or not, labels, keypoints, skeletons, tails and attributes on a picture, readable from thumbnails to 4K.
+//! Draws masks, upright and oriented boxes, labels, keypoints, skeletons, tails and attributes. The result is readable from
+//! thumbnails to 4K.
 //!
 //! A detection with a track has the track's colour, and the track's id in its label.
 //!
@@ -37,7 +38,7 @@ pub fn draw_with_tails(picture: &mut RgbImage, message: &Message, tails: &Tails)
 /// Draws a message whose frame has this width and height in the picture.
 fn draw_in(picture: &mut RgbImage, message: &Message, tails: &Tails, frame: [u32; 2]) {
     let (style, detections) = (Style::of(picture), &message.detections);
-    // The best last, on top.
+    // The best detection comes last, on top.
     for detection in detections.iter().rev() {
         let rings = detection.segments.as_deref().unwrap_or_default();
         fill_rings(picture, rings, color(detection), MASK_COVERAGE);
@@ -196,7 +197,7 @@ impl Style {
         placed
     }
 
-    /// Adds a line for each attribute of the frame, as a classifier's labels have them.
+    /// Adds a line for each attribute of the frame, such as a classifier's labels.
     fn place_attributes(&self, picture: &RgbImage, attributes: &AttributesMessage, placed: &mut Vec<Label>) {
         for (index, (name, attribute)) in attributes.0.iter().enumerate() {
             let score = match attribute {
@@ -209,14 +210,14 @@ impl Style {
         }
     }
 
-    /// Returns what of a label fits into the picture, with its width and height. `end` is never cut.
+    /// Returns the part of a label that fits into the picture, with its width and height. `end` is never cut.
     fn fit(&self, picture: &RgbImage, text: &str, end: &str) -> (String, (i32, i32)) {
         let text = self.pen.fit(text, end, picture.width() as i32 - 2 * self.padding);
         let width = (self.pen.width(&text) + 2 * self.padding).min(picture.width() as i32);
         (text, (width, self.pen.height() + self.padding / 2 * 2))
     }
 
-    /// Returns the first place that covers no other label, else the one that covers least.
+    /// Returns the first position that covers no other label, otherwise the one that covers the least.
     fn place(&self, picture: &RgbImage, placed: &[Label], bounds: Option<&BoxMessage>, size: (i32, i32)) -> Rect {
         let (width, height) = size;
         let candidates: Vec<(i32, i32)> = match bounds {
@@ -237,7 +238,7 @@ impl Style {
                     (inner_left, (at.top + at.bottom - height) / 2),
                 ]
             }
-            // A classifier's labels stand one below the other.
+            // A classifier's labels are stacked.
             None => (0..=placed.len() as i32).map(|row| (0, row * height)).collect(),
         };
         let (last_left, last_top) =
@@ -245,7 +246,7 @@ impl Style {
         let mut best: Option<(i64, Rect)> = None;
         for (left, top) in candidates {
             let rect = Rect::new(left.clamp(0, last_left), top.clamp(0, last_top), width, height);
-            // A label that was moved into the picture is away from its box, so moving costs too.
+            // Moving a label into the picture separates it from its box, so moving has a cost.
             let moved = i64::from((rect.top - top).abs()) + i64::from((rect.left - left).abs()) / 4;
             let covered: i64 = placed.iter().map(|label| label.rect.overlap(&rect)).sum();
             let cost = covered * 4 + moved;

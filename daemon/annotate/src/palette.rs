@@ -67,7 +67,7 @@ mod tests {
 
     #[test]
     fn a_class_or_a_track_has_the_colour_of_its_hue() {
-        // By colorsys.hsv_to_rgb of Python 3.11.
+        // Computed with Python 3.11's colorsys.hsv_to_rgb.
         for (class_id, color) in [
             (0, [38, 255, 99]),
             (1, [255, 38, 41]),

@@ -14,7 +14,7 @@ use visiond_config::types::PictureFormat;
 use visiond_ground::atomic_write::{create, write_atomically_by};
 use visiond_system::preflight::may_make;
 
-/// JPEG quality: the edges of letters stay clean, and a 1080p picture has about 500 KB.
+/// JPEG quality: letters keep clean edges, and a 1080p picture takes about 500 KB.
 const JPEG_QUALITY: u8 = 90;
 
 /// Suffix of files that are still being written.
@@ -42,7 +42,7 @@ impl PictureFolder {
         }
     }
 
-    /// Names a folder, which is not touched yet. `keep` 0 keeps all pictures.
+    /// Prepares to use a folder, without touching it yet. `keep` 0 keeps all pictures.
     pub fn new(directory: &Path, camera: &str, format: PictureFormat, keep: usize) -> Self {
         let (directory, camera) = (directory.to_owned(), camera.to_owned());
         Self { directory, camera, format, keep, stored: VecDeque::new(), is_open: false }
@@ -111,7 +111,7 @@ impl PictureFolder {
         self.directory.join(format!(".{}{TEMPORARY}", self.camera))
     }
 
-    /// Makes a folder that cannot be written an error at the start, and removes a file that a killed process left.
+    /// Makes an unwritable folder an error at the start, and removes a file that a killed process left.
     fn try_writing(&self) -> io::Result<()> {
         let temporary = self.temporary();
         match create(&temporary) {
@@ -183,7 +183,7 @@ mod tests {
             names
         };
         assert_eq!(names(folder.path()), with(&["door-00000004.jpg", "door-00000005.jpg"]));
-        // After a restart the numbers start again; what is there counts.
+        // After a restart the numbers start again; existing pictures still count.
         let mut later = PictureFolder::new(folder.path(), "door", PictureFormat::Png, 2);
         later.store(1, b"png").unwrap();
         assert_eq!(names(folder.path()).len(), others.len() + 2);
@@ -199,7 +199,7 @@ mod tests {
         fs::create_dir(folder.path().join(format!(".door{TEMPORARY}"))).unwrap();
         let mut pictures = PictureFolder::new(folder.path(), "door", PictureFormat::Jpeg, 2);
         assert!(pictures.open().is_err() && pictures.store(1, b"jpeg").is_err());
-        // Another camera's pictures have another name meanwhile; what a killed process left is removed.
+        // Pictures of another camera keep their names; files that a killed process left are removed.
         fs::write(folder.path().join(format!(".yard{TEMPORARY}")), "half a picture").unwrap();
         let mut other = PictureFolder::new(folder.path(), "yard", PictureFormat::Jpeg, 2);
         other.open().unwrap();

@@ -113,7 +113,7 @@ mod tests {
         assert_eq!(pen.fit("person", " 0.87", width), "person 0.87");
         let cut = pen.fit("person", " 0.87", width - 1);
         assert!(cut.starts_with("pers") && cut.ends_with("… 0.87"), "{cut}");
-        // No blank is left before the dots.
+        // No space remains before the dots.
         assert_eq!(pen.fit("a b", "", pen.width("a…")), "a…");
     }
 
@@ -127,7 +127,7 @@ mod tests {
         };
         let (one, three) = (columns("H"), columns("H H"));
         assert_eq!(three[..one.len()], one);
-        // The second one stands where the width of what is before it says, to a pixel.
+        // The second one starts where the width of the text before it ends, to the pixel.
         let shift = i64::from(three[one.len()]) - i64::from(one[0]);
         assert!((shift - i64::from(pen.width("H "))).abs() <= 1, "{shift}");
         assert!(one[0] >= 10 && one[one.len() - 1] < 10 + pen.width("H") as u32, "{one:?}");

@@ -10,11 +10,11 @@ use visiond_kernels::cuda::Device;
 
 use super::source::SourceError;
 
-/// The number of a camera's buffers for one lane, unless the configuration sets it.
+/// The default number of buffers of a camera with one lane.
 const USUAL_COUNT: usize = 4;
-/// Each further lane has one more waiting and one more in the lane.
+/// Each further lane adds one waiting frame and one frame in the lane.
 const COUNT_PER_LANE: usize = 2;
-/// The most buffers of a camera, as in the configuration.
+/// The maximum number of buffers of a camera, the same as in the configuration.
 const MOST: usize = 32;
 
 /// The memory that a source allocates its buffers from, and its limits.
@@ -28,11 +28,11 @@ pub struct Buffers {
     pub is_count_set: bool,
     /// The most pixels of a frame.
     pub max_pixels: u64,
-    /// The most bytes that reading a picture, or all frames of a video, may take.
+    /// The most bytes that reading an image, or all frames of a video, may take.
     pub max_picture_bytes: u64,
 }
 
-/// A camera, stream or picture has larger frames than the configuration allows.
+/// A camera, stream or image has larger frames than the configuration allows.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error(
     "it has {pixels} pixels ({width}x{height}), more than {most}: make it smaller, or raise `max_pixels` in `[buffers]`"
@@ -76,7 +76,7 @@ impl Buffers {
         Self { memory, count, is_count_set, max_pixels, max_picture_bytes }
     }
 
-    /// Returns buffers for a camera whose frames this many lanes look at: more for each further one, unless the configuration
+    /// Returns buffers for a camera whose frames go to this many lanes: more for each further lane, unless the configuration
     /// sets the number.
     pub fn for_lanes(&self, lanes: usize) -> Self {
         let more = COUNT_PER_LANE.saturating_mul(lanes.saturating_sub(1));

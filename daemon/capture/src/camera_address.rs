@@ -55,7 +55,7 @@ pub fn warn_of_clear_login(url: &Url) {
         return;
     }
     log::warn!(
-        "user and password for {host} go over the network in clear, because the camera asks for basic authentication: set it to digest, \
+        "user and password for {host} cross the network in clear text, because the camera requests basic authentication: set it to digest, \
          or use {}s:// in `url`",
         url.scheme()
     );

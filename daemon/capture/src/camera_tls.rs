@@ -96,7 +96,7 @@ impl CameraTls {
         // In a URL, an IPv6 address has brackets.
         let name = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(host);
         let server = ServerName::try_from(name.to_owned())
-            .map_err(|_| wrong("it is no name that a certificate can have: correct the host in `url`"))?;
+            .map_err(|_| wrong("it is not a name that a certificate can have: correct the host in `url`"))?;
         let provider = Arc::new(ring::default_provider());
         let algorithms = provider.signature_verification_algorithms;
         let trust = match (keys.insecure, &keys.fingerprint) {
@@ -220,8 +220,8 @@ const MOST_CA_BYTES: u64 = 4 << 20;
 /// How many certificates to remember as already warned about.
 const MOST_WARNED: usize = 1024;
 
-/// Whether this host shows this certificate for the first time in this process. A camera that reconnects again and again causes one
-/// warning; a different certificate may come from an attacker and causes another.
+/// Whether this host shows this certificate for the first time in this process. A camera that reconnects repeatedly causes
+/// one warning; a different certificate may come from an attacker and causes another.
 fn is_first(host: &str, digest: [u8; 32]) -> bool {
     static WARNED: Mutex<BTreeSet<(String, [u8; 32])>> = Mutex::new(BTreeSet::new());
     let mut warned = WARNED.lock();
@@ -245,7 +245,7 @@ enum Trust {
     Any,
     Pinned([u8; 32]),
     Authorities {
-        /// `None` if the file holds no certificate that can be a CA.
+        /// `None` if no certificate in the file can be a CA.
         chains: Option<Arc<WebPkiServerVerifier>>,
         /// The certificates of the `ca` file, any of which may be the camera's own.
         own: Vec<CertificateDer<'static>>,
@@ -354,8 +354,8 @@ impl ServerCertVerifier for CameraVerifier {
             Trust::Any => {
                 if is_first(&self.host, digest) {
                     log::warn!(
-                        "the certificate of {} is not checked, so anyone on the way can read and replace what comes: set `fingerprint \
-                         = \"{fingerprint}\"`, which is what the camera sent now, instead of `insecure`",
+                        "the certificate of {} is not checked, so anyone on the network path can read and replace the video: set `fingerprint \
+                         = \"{fingerprint}\"`, which matches its current certificate, instead of `insecure`",
                         self.host
                     );
                 }

@@ -154,7 +154,7 @@ impl CommandSource {
         self.fill(&mut start, "frame", stop)?;
         if !start.starts_with(FRAME_MAGIC) || !matches!(start[FRAME_MAGIC.len()], b'\n' | b' ') {
             return Err(ReadError::Failed(SourceError::transient(format!(
-                "{} is out of step: {:?} stands where a frame should begin, so it writes something else between frames: {}",
+                "{} is out of step: {:?} is where a frame should begin, so it writes something else between frames: {}",
                 program(&self.config),
                 String::from_utf8_lossy(&start),
                 frames_alone(&self.config)

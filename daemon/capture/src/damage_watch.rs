@@ -30,7 +30,7 @@ mod tests {
     fn damage_without_a_usable_frame_is_over_after_the_timeout() {
         const SECOND: u64 = 1_000_000_000;
         let (mut watch, timeout) = (DamageWatch::default(), Duration::from_secs(2));
-        // A camera that was silent before gets the whole timeout.
+        // A camera that was silent before gets the full timeout.
         assert!(!watch.is_over(100 * SECOND, timeout));
         assert!(!watch.is_over(102 * SECOND - 1, timeout));
         assert!(watch.is_over(102 * SECOND, timeout));

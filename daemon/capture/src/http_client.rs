@@ -213,7 +213,7 @@ impl HttpClient {
                     "the camera redirects to {whither}, which is no URL of HTTP: correct the path in `url`"
                 )));
             };
-            // Nor does a login come from there.
+            // No login comes from there either.
             let _ = next.set_username("").and_then(|()| next.set_password(None));
             self.skip_body(&mut answer, stop, deadline)?;
             is_permanent &= matches!(answer.status, 301 | 308);

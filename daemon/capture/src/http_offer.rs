@@ -193,10 +193,10 @@ impl Watch {
         }
         match OtherContent::of(media_type, &self.head) {
             Some(OtherContent::Video(what)) => return Ok(HttpContent::Video(what)),
-            Some(other) if found == 0 => return Err(Failure::Refused(other.sentence("picture"))),
+            Some(other) if found == 0 => return Err(Failure::Refused(other.sentence("image"))),
             _ => {}
         }
-        let cannot = |reason: &dyn std::fmt::Display| Failure::Refused(format!("the answer is no picture: {reason}"));
+        let cannot = |reason: &dyn std::fmt::Display| Failure::Refused(format!("the answer is not an image: {reason}"));
         if !self.has_ended {
             let seconds = watched.as_secs_f64();
             return Err(cannot(&format!("there is no JPEG in what came in {seconds:.1} s: watch longer with --watch")));
@@ -336,9 +336,9 @@ mod tests {
             assert!(matches!(&offer.content, HttpContent::Video(what) if what.contains(words)), "{path}: {offer:?}");
         }
         for (path, words) in [
-            ("/page", "the camera sends a page (HTML) and no picture"),
-            ("/text", "\"no such channel\" and no picture: correct the path"),
-            ("/bytes", "the answer is no picture: "),
+            ("/page", "the camera sends a page (HTML) and no image"),
+            ("/text", "\"no such channel\" and no image: correct the path"),
+            ("/bytes", "the answer is not an image: "),
             ("/login", "set `login`"),
             ("/empty", "the camera's answer is empty"),
         ] {

@@ -61,7 +61,7 @@ pub(crate) fn check(path: &Path) -> Result<(), (SourceError, Certainty)> {
 }
 
 fn cannot_read(path: &Path, reason: &dyn std::error::Error) -> SourceError {
-    SourceError::permanent(format!("cannot read the picture {}: {reason}", path.display()))
+    SourceError::permanent(format!("cannot read the image {}: {reason}", path.display()))
 }
 
 /// Opens a file; also returns its size. Rejects devices and pipes: they may be endless or block.
@@ -87,9 +87,9 @@ fn format(head: &[u8]) -> Result<ImageFormat, Reason> {
     match known_format(head) {
         Some(format @ (Png | Jpeg | Bmp | Gif | Tiff | WebP | Pnm)) => Ok(format),
         Some(Avif) => {
-            Err("it is AVIF, which visiond does not read: convert it with `avifdec PICTURE.avif PICTURE.png`".into())
+            Err("it is AVIF, which visiond does not read: convert it with `avifdec IMAGE.avif IMAGE.png`".into())
         }
-        _ => Err("not a supported picture (PNG, JPEG, BMP, GIF, TIFF, WebP, PNM)".into()),
+        _ => Err("not a supported image (PNG, JPEG, BMP, GIF, TIFF, WebP, PNM)".into()),
     }
 }
 
@@ -284,7 +284,7 @@ impl Loader {
     }
 }
 
-/// A picture that was decoded.
+/// A decoded image.
 enum Decoded {
     /// Into the frame's buffer.
     Upright(FrameLayout),
@@ -355,7 +355,7 @@ fn convert_like_libtiff(picture: &mut DynamicImage, file: &[u8]) {
     }
 }
 
-/// Writes three bytes a pixel, as `imread` does.
+/// Writes three bytes a pixel, like `imread`.
 fn write_rgb(picture: &DynamicImage, out: &mut [u8]) -> Result<(), Reason> {
     fn pixels<T: Copy, const N: usize>(samples: &[T], out: &mut [u8], rgb: impl Fn(&[T; N]) -> [u8; 3]) {
         let (samples, _) = samples.as_chunks::<N>();
@@ -374,7 +374,7 @@ fn write_rgb(picture: &DynamicImage, out: &mut [u8]) -> Result<(), Reason> {
         DynamicImage::ImageRgba16(p) => pixels(p.as_raw(), out, |&[r, g, b, _]| [high(r), high(g), high(b)]),
         DynamicImage::ImageLuma16(p) => pixels(p.as_raw(), out, |&[y]| [high(y); 3]),
         DynamicImage::ImageLumaA16(p) => pixels(p.as_raw(), out, |&[y, _]| [high(y); 3]),
-        // Floating-point samples were refused before.
+        // Floating-point samples were rejected earlier.
         _ => return Err("its samples are of an unknown kind: save it with 8 or 16 bits".into()),
     }
     Ok(())

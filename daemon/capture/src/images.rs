@@ -76,7 +76,7 @@ impl ImagesSource {
         let metadata = fs::metadata(&config.path).map_err(|error| cannot_read(&config.path, &error, config.watch))?;
         if let Some(fps) = config.fps.filter(|fps| !(fps.is_finite() && *fps > 0.0)) {
             return Err(SourceError::permanent(format!(
-                "cannot read {path} at {fps} pictures per second: fps must be above 0"
+                "cannot read {path} at {fps} images per second: fps must be above 0"
             )));
         }
         let mut source = Self {
@@ -292,13 +292,13 @@ impl Source for ImagesSource {
 fn no_image(folder: &Path) -> SourceError {
     let (folder, endings) = (folder.display(), ENDINGS.join(", "));
     SourceError::permanent(format!(
-        "there is no picture in the folder {folder} (file names ending in {endings}): add one, or set `watch = true`"
+        "there is no image in the folder {folder} (file names ending in {endings}): add one, or set `watch = true`"
     ))
 }
 
 fn none_left(path: &Path) -> SourceError {
     SourceError::permanent(format!(
-        "there is no picture left in {}: see the skipped pictures above; replace them, or `touch` them to try again",
+        "there is no image left in {}: see the skipped images above; replace them, or `touch` them to try again",
         path.display()
     ))
 }
@@ -309,7 +309,7 @@ fn cannot_read(path: &Path, error: &io::Error, may_come: bool) -> SourceError {
         io::ErrorKind::NotFound => "no such file or folder".to_owned(),
         _ => error.to_string(),
     };
-    let message = format!("cannot read pictures from {}: {reason}", path.display());
+    let message = format!("cannot read images from {}: {reason}", path.display());
     if may_come { SourceError::transient(message) } else { SourceError::permanent(message) }
 }
 

@@ -53,7 +53,7 @@ impl JpegFrames {
         } else {
             self.changes += 1;
             if self.changes > MOST_CHANGES {
-                return Err(wrong("each picture has another size: set the camera to one resolution".to_owned()));
+                return Err(wrong("every image has a different size: set the camera to one resolution".to_owned()));
             }
             buffers.check_size(width, height).map_err(|error| wrong(error.to_string()))?;
             let layout = FrameLayout::packed(PixelFormat::Rgb, width, height, ColorDescription::default());

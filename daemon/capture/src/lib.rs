@@ -49,7 +49,7 @@ pub fn opener(source: &SourceConfig, name: &Arc<str>, buffers: &Buffers) -> Open
     let (name, buffers) = (Arc::clone(name), buffers.clone());
     match source {
         SourceConfig::V4l2(config) => Box::new(v4l2::opener::V4l2Opener::new(config.clone(), name, buffers)),
-        // The pipeline logs when a camera is back, but only the start of its first connection.
+        // The pipeline logs when a camera returns. On the first connection it logs only the start.
         SourceConfig::Mjpeg(config) => {
             let (config, mut announced) = (config.clone(), Some(name));
             Box::new(move || {

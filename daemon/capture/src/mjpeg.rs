@@ -285,7 +285,7 @@ impl MjpegSource {
                 Wake::Stopped => return Err(Failure::Stopped),
                 Wake::TimedOut if stream.is_at_stated_length() => stream.end = Some(StreamEnd::Complete),
                 Wake::TimedOut => {
-                    let what = format!("no picture for {} s", self.config.timeout.as_secs_f64());
+                    let what = format!("no image for {} s", self.config.timeout.as_secs_f64());
                     return Err(self.no_jpeg(&what, "; check the camera and the network"));
                 }
             }
@@ -305,7 +305,7 @@ impl MjpegSource {
         {
             let (origin, seconds) = (&self.origin, self.config.timeout.as_secs_f64());
             return Err(SourceError::absent(format!(
-                "every picture from {origin} was damaged for {seconds} s: restart the camera, and check the network"
+                "every frame from {origin} was damaged for {seconds} s: restart the camera, and check the network"
             )));
         }
         Ok(next)

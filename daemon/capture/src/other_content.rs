@@ -51,8 +51,8 @@ impl OtherContent {
     pub fn sentence(&self, wanted: &str) -> String {
         match self {
             Self::Page(what) => format!(
-                "the camera sends {what} and no {wanted}: correct the path in `url`: it is that of the camera's pictures, not of the \
-                 page that shows them"
+                "the camera sends {what} and no {wanted}: correct the path in `url`: it must be that of the camera's images, not of \
+                 the page that shows them"
             ),
             Self::Video(what) => format!("the camera sends {what} and no {wanted}: set `type = \"video\"`"),
             Self::Text(kind, text) => {

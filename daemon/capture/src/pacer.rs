@@ -27,7 +27,7 @@ impl SourcePacer {
         self.tick += 1;
     }
 
-    /// Skips all past deadlines but the latest; returns how many: the frames that a camera would have lost.
+    /// Skips all past deadlines but the latest. Returns how many it skipped: the frames that a camera would have lost.
     pub fn skip_missed(&mut self, now_ns: u64) -> u64 {
         let due_ns = self.due_ns(now_ns);
         let missed = (now_ns.saturating_sub(due_ns) as f64 / self.interval_ns) as u64;
@@ -77,7 +77,7 @@ impl BurstPacer {
         Self { stated_interval_ns: interval_ns, interval_ns, due_ns: None, caught_up_ns: 0, window: None }
     }
 
-    /// Returns when the next frame has its turn. The first has it now.
+    /// Returns when the next frame has its turn. The first one's turn is now.
     pub fn due_ns(&self, now_ns: u64) -> u64 {
         self.due_ns.unwrap_or(now_ns)
     }
@@ -106,7 +106,7 @@ impl BurstPacer {
         let (start_ns, frames) = *self.window.get_or_insert((now_ns, 0));
         let passed_ns = now_ns.saturating_sub(start_ns);
         if passed_ns >= RATE_WINDOW_NS && frames > 0 {
-            // Never more than the stated interval: frames may have been lost.
+            // At most the stated interval, because frames may have been lost.
             self.interval_ns = self.stated_interval_ns.min(passed_ns as f64 / frames as f64);
             self.window = Some((now_ns, 0));
         }
@@ -132,7 +132,8 @@ mod tests {
     #[test]
     fn thirty_days_have_exactly_the_frames_of_their_rate() {
         const DAYS_NS: u64 = 30 * 86_400 * 1_000_000_000;
-        // Frame by frame at 29.97; the other rates in larger steps, because a deadline depends on the number of its frame alone.
+        // Frame by frame at 29.97, and in larger steps at the other rates, because a deadline depends only on its frame's
+        // number.
         for (fps, whole, step) in [
             (29.97, 77_682_240, 100),
             (30.0, 77_760_000, 2_592_000),
@@ -140,7 +141,7 @@ mod tests {
             (0.1, 259_200, 8_640),
         ] {
             let mut pacer = SourcePacer::new(fps);
-            // A machine that has been up for 497 days, as the start of the counters of others that wrap.
+            // A machine that has been up for 497 days, when a 32-bit counter of 100 Hz ticks wraps.
             let start_ns = 497 * 86_400 * 1_000_000_000;
             pacer.due_ns(start_ns);
             let mut before_ns = start_ns;
@@ -177,7 +178,7 @@ mod tests {
             pacer.advance();
             given += 1;
             assert_eq!(given + lost, pacer.tick);
-            // Where a deadline falls on the minute, rounding may leave its frame for the next turn.
+            // If a deadline falls exactly on the minute, rounding may postpone its frame to the next turn.
             let due = (now_ns as f64 * 29.97 / 1e9) as u64 + 1;
             assert!(pacer.tick == due || pacer.tick + 1 == due, "{} of {due}", pacer.tick);
         }
@@ -206,7 +207,7 @@ mod tests {
 
     const SECOND: u64 = 1_000_000_000;
 
-    /// Gives out frames that arrive at `arrivals_ns`; returns when.
+    /// Releases frames that arrive at `arrivals_ns`; returns the times of release.
     fn give_out(pacer: &mut BurstPacer, arrivals_ns: &[u64]) -> Vec<u64> {
         let mut now_ns = 0;
         let turn = |&arrival_ns: &u64| {
@@ -219,15 +220,15 @@ mod tests {
         arrivals_ns.iter().map(turn).collect()
     }
 
-    /// When frames arrive whose stream comes in segments of 3 s, at `fps`. At the start there are three; `stall_ns` says when a
-    /// segment comes that is due.
+    /// The arrival times of frames at `fps` in a stream of 3 s segments. Three segments are there at the start; `stall_ns` is
+    /// the delay of a due segment.
     fn segments(fps: f64, seconds: u64, stall_ns: impl Fn(u64) -> u64) -> Vec<u64> {
         let captured_ns = |frame: u64| (frame as f64 * 1e9 / fps) as u64;
         let frames = (seconds as f64 * fps) as u64;
         (0..frames).map(|frame| stall_ns((captured_ns(frame) / (3 * SECOND)).saturating_sub(2) * 3 * SECOND)).collect()
     }
 
-    /// The longest and shortest step between frames from `from_ns` on, and the longest that one waited for its turn.
+    /// The longest and shortest interval between frames from `from_ns` on, and the longest wait of a frame for its turn.
     fn figures(given_ns: &[u64], arrivals_ns: &[u64], from_ns: u64) -> (u64, u64, u64) {
         let first = given_ns.iter().position(|&given_ns| given_ns >= from_ns).unwrap();
         let steps = given_ns[first..].windows(2).map(|pair| pair[1] - pair[0]);
@@ -240,7 +241,7 @@ mod tests {
     fn frames_that_come_in_time_are_given_out_at_once() {
         let arrivals: Vec<u64> = (0..1000).map(|frame| frame * 40_000_000 + frame % 3 * 1_000_000).collect();
         assert_eq!(give_out(&mut BurstPacer::new(25.0), &arrivals), arrivals);
-        // A stream whose rate is lower than it states.
+        // A stream whose actual rate is lower than the stated one.
         assert_eq!(give_out(&mut BurstPacer::new(1000.0), &arrivals), arrivals);
     }
 
@@ -257,7 +258,7 @@ mod tests {
     #[test]
     fn after_a_stall_the_backlog_is_worked_off_in_a_bounded_time_by_small_steps() {
         for (stall, over) in [(10, 40), (60, 80), (600, 250)] {
-            // Nothing comes for a while, then all that was missed.
+            // Nothing arrives for a while, then the whole backlog.
             let (from, to) = (300 * SECOND, (300 + stall) * SECOND);
             let arrivals = segments(25.0, 3600, |due| if (from..to).contains(&due) { to } else { due });
             let given = give_out(&mut BurstPacer::new(25.0), &arrivals);

@@ -89,7 +89,7 @@ impl PipeFrames {
         Ok(buffer)
     }
 
-    /// Makes a frame of the result of [`read`](Self::read).
+    /// Makes a frame from the result of [`read`](Self::read).
     pub fn frame(
         &self,
         buffer: Option<PooledBuffer>,

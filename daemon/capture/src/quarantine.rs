@@ -58,7 +58,7 @@ impl Quarantine {
         let folder = state.join(FOLDER);
         Self::read(&folder, name).unwrap_or_else(|error| {
             let folder = folder.display();
-            log::warn!("camera {name}: cannot remember in {folder} which picture is read, continuing without: {error}");
+            log::warn!("camera {name}: cannot note in {folder} which image is being read, continuing without: {error}");
             Self::default()
         })
     }
@@ -85,7 +85,7 @@ impl Quarantine {
         for Picture { path, .. } in &pictures {
             let path = Path::new(path).display();
             log::warn!(
-                "camera {name}: skipping {path}: visiond ended while it read this picture; to try again, replace it or change its \
+                "camera {name}: skipping {path}: visiond ended while it read this image; to try again, replace it or change its \
                  time (`touch {path}`)"
             );
         }
@@ -145,7 +145,7 @@ mod tests {
         first.end();
         first.begin(&bad);
         drop(first);
-        // Every later start remembers it, whichever other images are read.
+        // Every later start remembers it, no matter which other images are read.
         for _ in 0..2 {
             let later = open("door");
             assert!(later.holds(&bad) && !later.holds(&good));

@@ -116,9 +116,9 @@ impl SnapshotSource {
             }
             if file.len() > most {
                 self.client.close();
-                let other = other_content(&self.kind, first(file), "picture");
+                let other = other_content(&self.kind, first(file), "image");
                 return Err(Failure::Refused(other.unwrap_or_else(|| {
-                    format!("the answer has more than {most} bytes and is no picture: correct `url`")
+                    format!("the answer has more than {most} bytes and is not an image: correct `url`")
                 })));
             }
             match progress {
@@ -139,7 +139,7 @@ impl SnapshotSource {
                         if found > 1 {
                             return Err(Failure::Refused(STREAM.to_owned()));
                         }
-                        if let Some(other) = other_content(&self.kind, first(file), "picture") {
+                        if let Some(other) = other_content(&self.kind, first(file), "image") {
                             return Err(Failure::Refused(other));
                         }
                         let seconds = self.config.timeout.as_secs_f64();
@@ -166,7 +166,7 @@ impl SnapshotSource {
     /// Handles a failed request. Reports the first after a success; the source ends if requests fail for too long.
     fn failed(&mut self, failure: Failure) -> Result<Next, SourceError> {
         let is_refused = matches!(failure, Failure::Refused(_));
-        let Some(error) = failure.error(|reason| format!("cannot get a picture from {}: {reason}", self.origin)) else {
+        let Some(error) = failure.error(|reason| format!("cannot get an image from {}: {reason}", self.origin)) else {
             return Ok(Next::Stopped);
         };
         // Request the next image in full, because it shows that the camera is back.
@@ -206,8 +206,8 @@ impl SnapshotSource {
                 Ok(Next::Frame(frame))
             }
             Err(reason) => {
-                let other = other_content(&self.kind, first(&self.file), "picture");
-                let reason = other.unwrap_or_else(|| format!("the answer is no picture: {reason}"));
+                let other = other_content(&self.kind, first(&self.file), "image");
+                let reason = other.unwrap_or_else(|| format!("the answer is not an image: {reason}"));
                 self.failed(Failure::Absent(reason))
             }
         }

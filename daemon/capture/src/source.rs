@@ -36,7 +36,7 @@ pub enum Next {
 /// The result of a source's work on a shared thread: see [`Source::work`].
 #[derive(Debug)]
 pub enum Worked {
-    /// The same result as of [`Source::next`]. Call again.
+    /// The same result as from [`Source::next`]. Call again.
     Next(Next),
     /// Nothing to do until the source's socket is readable, or until this time.
     Idle(Instant),
@@ -92,8 +92,7 @@ pub trait Source: Send {
 
     /// Does the work of [`next`](Self::next) without waiting. `is_readable` says whether the source's socket is readable.
     ///
-    /// # Errors
-    /// As [`next`](Self::next).
+    /// # Errors The same as [`next`](Self::next).
     fn work(&mut self, _is_readable: bool, _stop: &Stop) -> Result<Worked, SourceError> {
         Ok(Worked::NeedsThread)
     }
@@ -116,8 +115,8 @@ pub trait Source: Send {
         None
     }
 
-    /// Returns how many bytes of frames were copied so far, from a driver's buffer or a decoder's picture into the frame's buffer.
-    /// Bytes that are read from a pipe or decoded straight into the buffer do not count.
+    /// Returns how many bytes were copied so far from a driver's buffer or a decoder's picture into a frame's buffer. Bytes
+    /// that are read from a pipe or decoded straight into the buffer do not count.
     fn copied_bytes(&self) -> u64 {
         0
     }

@@ -79,7 +79,7 @@ enum StreamState {
         streaming: Box<Streaming>,
         next_look: Moment,
     },
-    /// The signal is missing or has changed; with the report about it.
+    /// The signal is missing or has changed. Holds the report.
     Waiting {
         reported: Option<NoSignal>,
     },
@@ -205,7 +205,7 @@ impl V4l2Source {
         }
     }
 
-    /// Makes a frame of a buffer, and gives the buffer back.
+    /// Makes a frame from a buffer, and gives the buffer back.
     fn receive(&mut self, filled: FilledBuffer) -> Result<Next, SourceError> {
         let Self { state: StreamState::Streaming { streaming, .. }, camera, .. } = self else {
             return Ok(Next::Lost { frames: 1, cause: LossCause::Driver });

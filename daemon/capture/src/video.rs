@@ -169,7 +169,7 @@ impl VideoSource {
             && let Some(said) = lines.iter().find(|line| is_odd(line))
         {
             let url = ffprobe::shown(&self.config.url);
-            log::warn!("{}: the parts of {url} are damaged ({said}): looking for pictures in its bytes", self.label);
+            log::warn!("{}: the parts of {url} are damaged ({said}): looking for JPEG images in its bytes", self.label);
             running.info.demuxer = Some(ffprobe::RAW_JPEG);
             running.child = Some(spawn(&self.config, &running.info, running.is_live, &self.label)?);
             self.round_frames = 0;
@@ -188,7 +188,8 @@ impl VideoSource {
         let url = &ffprobe::shown(&self.config.url);
         let short = expected.unwrap_or(0).saturating_sub(round_frames);
         let said = lines.last().map(|line| ffprobe::reason(line, url));
-        // A container's count is often off by a few (frames that repeat the previous one); the decoder's complaints are real.
+        // A container's frame count is often off by a few, because some frames repeat the previous one; the decoder's errors
+        // are real.
         if partial > 0 || (short > 0 && said.is_some()) || (is_exact && short > round_frames / 20) {
             let lost = short.max(1);
             let why = said.map(|said| format!(" ({said})")).unwrap_or_default();
@@ -205,7 +206,7 @@ impl VideoSource {
         let url = &ffprobe::shown(&self.config.url);
         let said = lines.last().map(|line| format!(": {}", ffprobe::reason(line, url))).unwrap_or_default();
         let remedy = decoder_process::memory_remedy(self.config.ffmpeg.max_memory_bytes, lines);
-        let message = format!("cannot read on in the video {url}: {what}{said}{remedy}");
+        let message = format!("cannot continue to read the video {url}: {what}{said}{remedy}");
         if decoder_process::is_stream(url) { SourceError::transient(message) } else { SourceError::permanent(message) }
     }
 
@@ -313,9 +314,9 @@ fn spawn(config: &VideoConfig, info: &VideoInfo, is_live: bool, label: &str) -> 
 }
 
 fn arguments(config: &VideoConfig, info: &VideoInfo, is_live: bool) -> Vec<String> {
-    // `bitexact` before the input applies to the decoder: the inverse transform that is the same on every machine. dav1d, ffmpeg's
-    // decoder of AV1, has frame threads of its own, which only `low_delay` ends. Other decoders would output B-frames in wrong
-    // order.
+    // `bitexact` before the input applies to the decoder: the inverse transform that is the same on every machine. dav1d,
+    // ffmpeg's AV1 decoder, has its own frame threads, which only `low_delay` turns off. Other decoders would then output
+    // B-frames in the wrong order.
     let flags = if is_live && info.codec == "av1" { "bitexact+low_delay" } else { "bitexact" };
     let mut args: Vec<String> =
         ["-nostdin", "-hide_banner", "-loglevel", "error", "-flags", flags].map(str::to_owned).into();

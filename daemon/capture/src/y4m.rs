@@ -73,7 +73,7 @@ impl Y4mHeader {
                     "COLORRANGE=LIMITED" => range = Some(ColorRange::Limited),
                     _ => {}
                 },
-                // A: pixel aspect ratio, which does not matter here; others are for other readers.
+                // A: pixel aspect ratio, which does not matter here, like all other parameters.
                 _ => {}
             }
         }

@@ -174,7 +174,7 @@ mod tests {
         assert!(verify.contains(Exit::TABLE), "{verify}");
         assert!([3, 4, 6, 7].iter().all(|code| reload.contains(&format!("\n  {code}  "))), "{reload}");
         assert!(completions.contains("\n  6  an output") && !completions.contains("\n  3  "), "{completions}");
-        // In lines of any width.
+        // Compares the texts regardless of line breaks.
         let words = |help: &str| help.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(words(&run).contains("debug or trace [default: `log.level`]"), "{run}");
         assert!(

@@ -1,9 +1,9 @@
 //! `visiond bench`: measures each stage of the pipeline on this machine.
 //!
 //! It processes one frame at a time, as a lane does: preprocess, inference, postprocess, message. Frames are decoded
-//! beforehand, so that decoding and disks do not count. For a GPU they are written again each time, as a source does. There
-//! are several frames, so that neither caches nor one easy picture improve the figures. A TensorRT engine is also measured
-//! alone, as the lower bound of the time.
+//! beforehand, so that decoding and disks do not count. For a GPU they are written again each time, as a source does. Several
+//! frames are used, so that neither caches nor one easy image improve the figures. A TensorRT engine is also measured alone,
+//! as the lower bound of the time.
 
 mod engine;
 mod frames;
@@ -45,7 +45,7 @@ pub struct Args {
     #[command(flatten)]
     model: ModelArgs,
 
-    /// Read frames from a video, a picture, a folder of pictures, or `pattern`, a moving test picture of 1280x720
+    /// Read frames from a video, an image, a folder of images, or `pattern`, a moving test image of 1280x720
     #[arg(short, long, value_name = "FILE", default_value = "pattern")]
     source: String,
 

@@ -121,15 +121,15 @@ pub struct ListedFormat {
     pub sizes: Vec<ListedSize>,
 }
 
-/// A size in pixels with its rates; of a range of sizes, the largest.
+/// A size in pixels with its rates; for a range of sizes, the largest.
 #[derive(Debug, Clone, Serialize)]
 pub struct ListedSize {
     pub width: u32,
     pub height: u32,
-    /// The smallest size and the steps, of a range of sizes.
+    /// The smallest size and the steps, for a range of sizes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub range: Option<SizeRange>,
-    /// Frames per second, highest first; of a range, both ends.
+    /// Frames per second, highest first; for a range, both ends.
     pub fps: Vec<f64>,
     /// Whether `fps` is a range, with every rate between its ends.
     pub fps_is_range: bool,

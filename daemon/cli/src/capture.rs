@@ -44,7 +44,7 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 0)]
     skip: u64,
 
-    /// Write the pictures to DIR as CAMERA-NUMBER.png
+    /// Write the images to DIR as CAMERA-NUMBER.png
     #[arg(short, long, value_name = "DIR", default_value = ".")]
     output: PathBuf,
 
@@ -76,7 +76,7 @@ pub struct Args {
     #[arg(long, value_name = "NAME=VALUE", value_parser = control, help_heading = "Camera")]
     control: Vec<(String, ControlValue)>,
 
-    /// Open the camera, take the frames and close it N times; print memory and descriptors, write no pictures
+    /// Open the camera, take the frames and close it N times; print memory and descriptors, write no images
     #[arg(long, value_name = "N", conflicts_with = "output", value_parser = clap::value_parser!(u64).range(1..))]
     cycles: Option<u64>,
 
@@ -124,7 +124,7 @@ fn chosen(args: &Args) -> Result<(String, SourceConfig), ExitError> {
         }
     };
     if let SourceConfig::Rtsp(rtsp) = &mut source {
-        // Pictures are saved from host memory, and no model uses a GPU here.
+        // Images are saved from host memory, and no model uses a GPU here.
         rtsp.decoder = StreamDecoding::Ffmpeg;
     }
     match &mut source {
@@ -172,7 +172,7 @@ fn of_config(file: &Path, wanted: Option<&str>) -> Result<(String, SourceConfig)
     }
 }
 
-/// Returns the start of the pictures' file names: the last part of a path, with characters other than letters, digits, `-`
+/// Returns the start of the images' file names: the last part of a path, with characters other than letters, digits, `-`
 /// and `_` replaced.
 fn stem(device: &str) -> String {
     let last = device.trim_end_matches('/').rsplit('/').next().unwrap_or_default();

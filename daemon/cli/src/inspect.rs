@@ -32,7 +32,7 @@ use proposals::{Answer, Better, Proposals, Rejected};
 /// Show a model's inputs, outputs, metadata and card, and the heads that fit
 ///
 /// Reading an ONNX file or the header of a TensorRT engine needs no backend, so this also works for models that this machine
-/// cannot run. An ONNX model that can run here runs on test pictures in a separate process: a card that contradicts the model is
+/// cannot run. An ONNX model that can run here runs on test images in a separate process: a card that contradicts the model is
 /// an error (exit status 3), and without a card, heads that contradict it are not proposed. The tensors, profiles and layers of
 /// an engine require TensorRT and a GPU that runs it.
 #[derive(Debug, clap::Args)]
@@ -238,7 +238,7 @@ fn text(
         };
         let answers: Vec<String> = proposals.answers.iter().map(answer).collect();
         let text = format!(
-            "a classifier answers to pixels of any range, and this one says of a picture of a person: {}; compare with the code that it \
+            "a classifier answers to pixels of any range, and this one says for an image of a person: {}; compare with the code that it \
              was trained with",
             answers.join(", ")
         );

@@ -1,4 +1,4 @@
-//! Decodes pictures and videos into frames on another thread.
+//! Decodes images and videos into frames on another thread.
 
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, Read};
@@ -22,7 +22,7 @@ use crate::next_frame::next_frame;
 use crate::output::thread_error;
 use crate::value_parsers::size;
 
-/// Number of leading bytes that identify a picture.
+/// Number of leading bytes that identify an image.
 const HEAD_BYTES: u64 = 64;
 
 /// How many names to try for a temporary folder.
@@ -39,7 +39,7 @@ pub struct VideoArgs {
     #[arg(long, value_name = "N")]
     max_frames: Option<u64>,
 
-    /// Limit the memory for reading a picture or video, and that of ffmpeg, to SIZE each
+    /// Limit the memory for reading an image or video, and that of ffmpeg, to SIZE each
     #[arg(long, value_name = "SIZE", default_value = INPUT_MEMORY, value_parser = size)]
     input_memory: u64,
 
@@ -66,17 +66,17 @@ pub enum MediaItem {
     Frame { file: usize, is_video: bool, frame: Frame },
     /// The file, or the rest of it, cannot be decoded.
     Failed { reason: String },
-    /// A part of the file could not be decoded; the source has logged it.
+    /// A part of the file cannot be decoded; the source has logged it.
     Damaged,
 }
 
-/// Returns the pictures in `folder`, at least one.
+/// Returns the images in `folder`, at least one.
 pub fn images_of(folder: &Path) -> Result<Vec<PathBuf>, ExitError> {
     let folder_name = folder.display();
     let message = match images_in(folder) {
         Ok(files) if !files.is_empty() => return Ok(files),
-        Ok(_) => format!("the folder {folder_name} has no pictures: name another"),
-        Err(error) => format!("cannot read pictures from {folder_name}: {error}"),
+        Ok(_) => format!("the folder {folder_name} has no images: name another"),
+        Err(error) => format!("cannot read images from {folder_name}: {error}"),
     };
     Err(ExitError::new(Exit::Input, message))
 }
@@ -244,7 +244,7 @@ pub fn shown(path: &Path) -> String {
     if name.contains("://") { redact_line(&name) } else { name.into_owned() }
 }
 
-/// Returns whether the file is a picture by its first bytes, or the picture decoder has the better error for it: missing,
+/// Returns whether the file is an image by its first bytes, or the image decoder has the better error for it: missing,
 /// empty, a folder, a device or a pipe.
 fn is_image(path: &Path) -> bool {
     if !path.is_file() {

@@ -32,7 +32,7 @@ mod tests {
 
     use super::*;
 
-    /// Yields its items, last first.
+    /// Yields its items from last to first.
     struct Listed(Vec<Next>);
 
     impl Source for Listed {

@@ -59,7 +59,7 @@ pub fn to_json(value: &impl serde::Serialize, indented: bool) -> Result<String, 
 pub fn escape_json(json: &str) -> String {
     let mut out = String::with_capacity(json.len());
     for c in json.chars() {
-        // All of them are below U+10000.
+        // They are all below U+10000.
         if is_unprintable(c) && c != '\n' { out += &format!("\\u{:04x}", u32::from(c)) } else { out.push(c) }
     }
     out
@@ -70,7 +70,7 @@ pub fn labelled(head: &str, text: &str) -> String {
     format!("{head:12} {}\n", escape(text))
 }
 
-/// Writes `report` to standard output as JSON if `json`, otherwise as the text that `text` makes of it.
+/// Writes `report` to standard output as JSON if `json`, otherwise as the text that `text` returns.
 pub fn print_report<T: serde::Serialize>(
     json: bool,
     report: &T,

@@ -152,7 +152,8 @@ pub(super) mod tests {
 
     #[test]
     fn every_key_can_be_uncommented() {
-        // `levels` goes with another `format` than the example, and without `color_range`; a camera's certificate with other URLs.
+        // `levels` requires another `format` than the example's and no `color_range`; a camera's certificate requires another
+        // URL.
         let others = ["levels ", "fingerprint ", "ca = \"/etc/visiond/camera.pem\""];
         let is_key = |rest: &&str| !rest.starts_with(' ') && !others.iter().any(|other| rest.starts_with(other));
         let key = |line: &str| line.strip_prefix('#').filter(is_key).map(str::to_owned);

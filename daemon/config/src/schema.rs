@@ -69,7 +69,7 @@ pub enum Presence {
 pub struct KeyKind<T, R = T> {
     /// Returns the kind of value or table.
     pub shape: Box<dyn Fn() -> Shape>,
-    /// Reads a value; returns `None` after it reported an error. Of a list, it returns the valid items.
+    /// Reads a value; returns `None` after reporting an error. For a list, it returns the valid items.
     pub read: Box<ReadFn<R>>,
     /// Returns a value as the file holds it.
     pub write: Box<dyn Fn(&T) -> Written>,

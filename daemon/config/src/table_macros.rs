@@ -6,9 +6,9 @@
 //! list of keys that the reference and the annotated file are printed from.
 //!
 //! After `=>` comes what applies if the key is absent:
-//! - `default(VALUE)`: that value. Of a [`Part`](super::tables::Part) `part`: its default.
-//! - `required(EXAMPLE)`: the file is rejected; the example is TOML. Of a part `required_part`.
-//! - `optional(EXAMPLE)`: `None`. Of a part `optional_part`.
+//! - `default(VALUE)`: that value. For a [`Part`](super::tables::Part), `part`: the part's default.
+//! - `required(EXAMPLE)`: the file is rejected; the example is TOML. For a part, `required_part`.
+//! - `optional(EXAMPLE)`: `None`. For a part, `optional_part`.
 //! - `derived((EXAMPLE, VALUE))`: that value, which the reference does not show.
 //! - `flatten`: for a [`union!`] whose `type` and keys are in this table.
 //! - `inherited`: not a key of this table. [`Document::config`](super::Document::config) copies it from another one.
@@ -183,7 +183,7 @@ macro_rules! union {
 
         // The enum below has no name outside.
         const _: () = {
-            // One for each table of the file, while it is read.
+            // One value exists for each table of the file, while it is read.
             #[allow(clippy::large_enum_variant)]
             #[derive(Debug, Clone)]
             pub enum Read {

@@ -220,7 +220,7 @@ impl<'a, 'i> TableReader<'a, 'i> {
             let name = key.get_ref();
             let path = join(&self.path, name);
             if let Some((_, remedy)) = REMOVED.iter().find(|(removed, _)| *removed == path) {
-                self.diagnostics.error(key.span(), format!("there is no key `{path}` any more: {remedy}"));
+                self.diagnostics.error(key.span(), format!("the key `{path}` no longer exists: {remedy}"));
                 continue;
             }
             let has = |variant: &&Variant| variant.keys.iter().any(|key| key.name == name.as_ref());

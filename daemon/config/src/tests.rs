@@ -11,7 +11,7 @@ fn errors(text: &str) -> String {
     Config::parse(text, Path::new("visiond.toml")).unwrap_err().to_string()
 }
 
-/// The sentences alone, with line and column.
+/// Only the sentences, with line and column.
 fn sentences(text: &str) -> Vec<String> {
     let errors = Config::parse(text, Path::new("visiond.toml")).unwrap_err();
     let sentence = |f: &Diagnostic| format!("{}:{} {}", f.line.unwrap_or(0), f.column.unwrap_or(0), f.message);
@@ -169,11 +169,11 @@ fn a_key_that_was_removed_says_what_takes_its_place() {
                 source = { type = \"rtsp\", url = \"rtsp://h/1\", ffmpeg = \"f\", confined = false, max_memory_bytes = \"1 GiB\" }\n";
     let found = sentences(&format!("{MODEL}{text}"));
     for words in [
-        "5:1 there is no key `status.interval` any more: remove it, the status line comes each second",
-        "9:1 there is no key `sink.qos_state` any more: remove it, availability, state and snapshots have QoS 1",
-        "there is no key `camera.source.ffmpeg` any more: set `program` in `[ffmpeg]`",
-        "there is no key `camera.source.confined` any more: set `confined` in `[ffmpeg]`",
-        "there is no key `camera.source.max_memory_bytes` any more: set `max_memory_bytes` in `[ffmpeg]`",
+        "5:1 the key `status.interval` no longer exists: remove it, the status line comes each second",
+        "9:1 the key `sink.qos_state` no longer exists: remove it, availability, state and snapshots have QoS 1",
+        "the key `camera.source.ffmpeg` no longer exists: set `program` in `[ffmpeg]`",
+        "the key `camera.source.confined` no longer exists: set `confined` in `[ffmpeg]`",
+        "the key `camera.source.max_memory_bytes` no longer exists: set `max_memory_bytes` in `[ffmpeg]`",
     ] {
         assert!(found.iter().any(|found| found.contains(words)), "{words}: {found:#?}");
     }
@@ -375,11 +375,11 @@ path = "b"
             "28:1 raw frames need `width` and `height`, because they carry no header",
             "42:11 invalid `camera.source.pitches`: nv12 has 2 planes, not 1",
             "46:12 no camera has the name \"dor\": did you mean \"door\"?",
-            "49:8 another sink uses the path ./a already: give each sink its own",
+            "49:8 another sink already uses the path ./a: give each sink its own",
             "50:13 \"block\" would delay camera \"door\", whose source cannot wait: use \"drop_oldest\" or \
              \"drop_newest\", or exclude the camera with `cameras`",
-            "54:8 another sink writes to standard output already: remove one of them",
-            "56:8 another sink has the name \"file\" already: give this one a `name`",
+            "54:8 another sink already writes to standard output: remove one of them",
+            "56:8 another sink already has the name \"file\": give this one a `name`",
         ]
     );
 }
@@ -412,7 +412,7 @@ fn levels_are_two_numbers_in_order_for_grey_of_more_than_8_bits() {
         (camera("levels = [0, 9]\nformat = \"grey\""), "not \"grey\": correct the format, or remove this key"),
         (
             camera("levels = [0, 9]\ncolor_range = \"full\""),
-            "says what is black and white: remove `color_range`, or this key",
+            "already defines black and white: remove `color_range`, or this key",
         ),
         (raw("rggb16", "levels = [0, 9]"), "13:10 `camera.source.levels` requires `format` \"grey10\", \"grey12\" or"),
         (
@@ -434,18 +434,18 @@ fn levels_are_two_numbers_in_order_for_grey_of_more_than_8_bits() {
 
 #[test]
 fn a_frame_waits_for_others_only_where_they_share_a_run() {
-    // With an error of its own.
+    // With another error.
     let text = |keys: &str| format!("{}[nothing]\n", MODEL.replace("[[model]]\n", &format!("[[model]]\n{keys}\n")));
     let said = |keys: &str| sentences(&text(keys)).join("|");
     for alone in ["batch_wait = \"2 ms\"", "batch_wait = \"2 ms\"\nmax_batch = 1"] {
         assert!(
-            said(alone).contains("`batch_wait` has a frame wait for others, but a run takes one"),
+            said(alone).contains("`batch_wait` makes a frame wait for others, but a run takes only one"),
             "{}",
             said(alone)
         );
     }
     for fits in ["batch_wait = \"2 ms\"\nmax_batch = 8", "batch_wait = \"0 s\"", "max_batch = 8", "batch_wait = 0"] {
-        assert!(!said(fits).contains("a run takes one"), "{fits}: {}", said(fits));
+        assert!(!said(fits).contains("a run takes only one"), "{fits}: {}", said(fits));
     }
     assert!(said("batch_wait = \"2 s\"\nmax_batch = 8").contains("batch_wait"));
 }
@@ -480,7 +480,7 @@ fn a_login_needs_a_url_without_one() {
     };
     let said = |url: &str| sentences(&camera(url)).join("|");
     assert!(said("v.mp4").contains("`login` requires a URL, and `url` is a file"), "{}", said("v.mp4"));
-    assert!(said("rtsp://me:p@x/y").contains("`url` contains a user already"));
+    assert!(said("rtsp://me:p@x/y").contains("`url` already contains a user"));
     let config = Config::parse(&camera("rtsp://x/y?at=me@home"), Path::new("/etc/visiond/v.toml"));
     assert!(config.unwrap().to_toml().contains("login = \"gate\""), "a credential's name is no path");
 }
@@ -493,7 +493,7 @@ fn an_rtsp_url_is_one() {
     let said = |url: &str| sentences(&camera(url)).join("|");
     assert!(Config::parse(&camera("rtsp://10.0.0.1:554/1?a=b"), Path::new("visiond.toml")).is_ok());
     assert!(Config::parse(&camera("rtsps://10.0.0.1/1"), Path::new("visiond.toml")).is_ok());
-    assert!(said("rtsp://me:p@x/y").contains("`url` contains a user already"));
+    assert!(said("rtsp://me:p@x/y").contains("`url` already contains a user"));
     for wrong in ["/srv/a.mp4", "http://10.0.0.1/1", "rtsp://", "rtsp://a b/"] {
         assert!(said(wrong).contains("must be a URL rtsp://HOST/PATH"), "{wrong}: {}", said(wrong));
     }
@@ -606,7 +606,7 @@ fn a_preview_is_another_stream_of_an_rtsp_camera() {
     let same = said("type = \"rtsp\", preview_url = \"rtsp://h/1\"");
     assert!(same.contains("`preview_url` is the same as `url`: remove it, or write"), "{same}");
     let user = said("type = \"rtsp\", preview_url = \"rtsp://me:hunter2@h/2\", login = \"gate\"");
-    assert!(user.contains("`preview_url` contains a user already") && !user.contains("hunter2"), "{user}");
+    assert!(user.contains("`preview_url` already contains a user") && !user.contains("hunter2"), "{user}");
     for wrong in ["/srv/a.mp4", "http://h/2", "rtsp://", "rtsp://a b/"] {
         let wrong = said(&format!("type = \"rtsp\", preview_url = \"{wrong}\""));
         assert!(wrong.contains("`camera.source.preview_url` must be a URL rtsp://HOST/PATH"), "{wrong}");
@@ -623,13 +623,13 @@ fn a_brokers_url_has_no_login_and_certificates_need_tls() {
         if Config::parse(&text, Path::new("v.toml")).is_ok() { String::new() } else { sentences(&text).join("|") }
     };
     let with_user = sink("url = \"mqtt://me:hunter2@broker\"");
-    assert!(with_user.contains("contains a user, which everyone who can read this file would see: use `login`"));
+    assert!(with_user.contains("contains a user, visible to everyone who can read this file: use `login`"));
     assert!(!with_user.contains("hunter2"), "{with_user}");
     assert!(sink("url = \"http://broker\"").contains("must be a URL mqtt://HOST:PORT or mqtts://HOST:PORT"));
     assert!(sink("url = \"mqtt://broker\"\nca = \"ca.pem\"").contains("`ca` requires TLS, and `url` has none"));
     assert!(sink("url = \"mqtts://broker\"\nkey = \"a.key\"").contains("`key` requires `certificate`"));
     assert!(sink("url = \"mqtt://broker\"\ntopic_prefix = \"a/+/b\"").contains("must be a topic"));
-    assert!(sink("url = \"mqtt://broker\"\nlogin = \"mqtt\"\nqueue = 0").contains("go over the network in clear"));
+    assert!(sink("url = \"mqtt://broker\"\nlogin = \"mqtt\"\nqueue = 0").contains("cross the network in clear text"));
     assert_eq!(sink("url = \"mqtt://127.0.0.1\"\nlogin = \"mqtt\""), "");
     assert_eq!(sink("url = \"mqtts://broker\"\nlogin = \"mqtt\"\nca = \"ca.pem\""), "");
     let twice = "url = \"mqtt://broker\"\n[[sink]]\ntype = \"mqtt\"\nname = \"two\"\nurl = \"mqtt://broker\"\n";
@@ -662,9 +662,12 @@ fn two_listeners_or_a_listener_and_a_sink_have_no_place_in_common() {
         assert_eq!(errors(listen, ""), "");
     }
     let sink = |name: &str, path: &str| format!("[[sink]]\nname = \"{name}\"\ntype = \"unix\"\npath = \"{path}\"\n");
-    assert!(errors(r#"["unix:h"]"#, &sink("a", "x/../h")).contains("a sink uses this path already"));
+    assert!(errors(r#"["unix:h"]"#, &sink("a", "x/../h")).contains("a sink already uses this path"));
     let twice = sink("a", "d") + &sink("b", "x/../d");
-    assert!(errors("[]", &twice).contains("/x/../d already: give each sink its own"));
+    assert!(
+        errors("[]", &twice).contains("already uses the path")
+            && errors("[]", &twice).contains("/x/../d: give each sink its own")
+    );
     // Where the folder is missing, its parent is unknown: `gone` may be a link.
     assert_eq!(errors("[]", &(sink("a", "d") + &sink("b", "gone/../d"))), "");
 }
@@ -851,7 +854,7 @@ fn a_login_in_clear_to_one_of_several_nats_servers_is_warned_of() {
     let text = |urls: &str, keys: &str| {
         format!("{MODEL}{camera}[[sink]]\ntype = \"nats\"\nurl = [{urls}]\nlogin = \"nats\"\n{keys}")
     };
-    let warning = "10:9 user and password go over the network in clear: use tls:// in `url`";
+    let warning = "10:9 user and password cross the network in clear text: use tls:// in `url`";
     assert_eq!(warnings(&text("\"nats://nats.lan\"", "")), [warning]);
     assert_eq!(warnings(&text("\"tls://nats.lan\", \"nats://192.0.2.7:4222\"", "")), [warning]);
     assert!(warnings(&text("\"tls://nats.lan\", \"nats://localhost\"", "")).is_empty());

@@ -126,7 +126,7 @@ impl Checks<'_> {
     fn waits_for_a_batch(&mut self, model: &Read<ModelConfig>) {
         if model.max_batch.is(&1) && model.batch_wait.value.is_some_and(|wait| !wait.is_zero()) {
             let message =
-                "`batch_wait` has a frame wait for others, but a run takes one: set `max_batch`, or remove this";
+                "`batch_wait` makes a frame wait for others, but a run takes only one: set `max_batch`, or remove this";
             self.error(&model.batch_wait.place, message);
         }
     }
@@ -192,7 +192,7 @@ impl Checks<'_> {
         match authority {
             None => self.error(&login.place, format!("`login` requires a URL, and `{key}` is a file: remove `login`")),
             Some(authority) if authority.contains('@') => {
-                let message = format!("`{key}` contains a user already: remove it there, or remove `login`");
+                let message = format!("`{key}` already contains a user: remove it there, or remove `login`");
                 self.error(&login.place, message);
             }
             Some(_) => {}
@@ -273,7 +273,7 @@ impl Checks<'_> {
             self.error(&levels.place, message);
         }
         if color_range.place.is_set() {
-            let message = format!("`{path}` says what is black and white: remove `color_range`, or this key");
+            let message = format!("`{path}` already defines black and white: remove `color_range`, or this key");
             self.error(&levels.place, message);
         }
     }
@@ -320,7 +320,8 @@ impl Checks<'_> {
     /// Warns about a login that is sent unencrypted; `secure` is the scheme with TLS.
     fn login_in_clear(&mut self, login: &Field<PathBuf>, secure: &str) {
         if let Some(span) = login.place.span.clone() {
-            self.0.warning(span, format!("user and password go over the network in clear: use {secure}:// in `url`"));
+            self.0
+                .warning(span, format!("user and password cross the network in clear text: use {secure}:// in `url`"));
         }
     }
 
@@ -378,7 +379,7 @@ impl Checks<'_> {
             if folders.contains(&folder) {
                 let shown = path.display();
                 let message =
-                    format!("another sink stores its messages in {shown} already: give each sink its own folder");
+                    format!("another sink already stores its messages in {shown}: give each sink its own folder");
                 self.error(&sink.spool_directory.place, message);
             }
             folders.push(folder);
@@ -399,11 +400,11 @@ impl Checks<'_> {
                 taken = targets.contains(&target);
                 if taken {
                     let message = match SinkTarget::of(kind) {
-                        SinkTarget::Stdout => "writes to standard output already: remove one of them",
+                        SinkTarget::Stdout => "already writes to standard output: remove one of them",
                         SinkTarget::Mqtt { .. } => SAME_TOPICS,
                         SinkTarget::Nats { .. } => SAME_SUBJECTS,
                         SinkTarget::Path(path) => {
-                            &format!("uses the path {} already: give each sink its own", path.display())
+                            &format!("already uses the path {}: give each sink its own", path.display())
                         }
                     };
                     self.error(key, format!("another sink {message}"));
@@ -418,7 +419,7 @@ impl Checks<'_> {
                 let message = format!("two sinks have the name \"{name}\": give each its own name");
                 self.error(&sink.name.place, message);
             } else if names.contains(&name) && !taken {
-                let message = format!("another sink has the name \"{name}\" already: give this one a `name`");
+                let message = format!("another sink already has the name \"{name}\": give this one a `name`");
                 self.error(&sink.kind.place, message);
             }
             names.push(name);
@@ -437,7 +438,7 @@ impl Checks<'_> {
                     if sockets.contains(&socket) {
                         self.0.error(span, format!("{shown} is listed twice: remove one of them"));
                     } else if outputs.contains(&socket) {
-                        self.0.error(span, "a sink uses this path already: name another one here or there");
+                        self.0.error(span, "a sink already uses this path: name another one here or there");
                     }
                     sockets.push(socket);
                 }

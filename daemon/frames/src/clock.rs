@@ -136,13 +136,13 @@ fn read(clock: libc::clockid_t) -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `time` is a valid timespec to write; both clocks exist on every Linux, so the call cannot fail.
     unsafe { libc::clock_gettime(clock, &mut time) };
-    // A wall clock before 1970, as of a board whose battery is empty, stays at 1970 here.
+    // A wall clock before 1970, such as that of a board with an empty battery, reads as 1970.
     u64::try_from(time.tv_sec).map_or(0, |seconds| seconds.saturating_mul(1_000_000_000) + time.tv_nsec as u64)
 }
 
 #[cfg(any(test, feature = "testing"))]
 pub mod simulated {
-    //! A clock for tests, which a test moves.
+    //! A simulated clock for tests.
 
     use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
@@ -252,10 +252,10 @@ mod tests {
         const SECOND: Duration = Duration::from_secs(1);
         let (clock, watch) = (SimulatedClock::default(), WallWatch::default());
         watch.step(&clock);
-        // One frame a second; the watch sees differences alone, so more frames would change nothing.
+        // One frame a second. The watch only sees differences, so more frames would change nothing.
         for second in 1..=30 * 86_400_u64 {
             clock.advance(SECOND);
-            // NTP slews by 500 ppm, the most that Linux does, in turns of an hour.
+            // NTP slews by 500 ppm, the most that Linux allows, in alternating hours.
             let slew = Duration::from_micros(500);
             if (second / 3600).is_multiple_of(2) {
                 clock.set_ahead(slew)
@@ -265,7 +265,7 @@ mod tests {
             let expected_s = match second % (7 * 3600) {
                 1 => 2.0 * 3600.0,
                 2 => -3600.0,
-                // A suspend: CLOCK_MONOTONIC stands still meanwhile.
+                // A suspend, during which CLOCK_MONOTONIC stops.
                 3 => 8.0 * 3600.0,
                 4 => -9.0 * 3600.0,
                 5 => 0.25,

@@ -30,13 +30,13 @@ pub struct Frame {
     pub timestamp: Timestamp,
     /// Its time in the recording that it comes from; `None` for a frame that was captured now.
     pub recorded_at: Option<Duration>,
-    /// Whether it may show damage: a picture that it refers to was lost on its way.
+    /// Whether it may show damage, because a picture that it refers to was lost in transit.
     pub damaged: bool,
     /// Name of the frame, if it has one: the path of a picture.
     pub name: Option<Arc<str>>,
 }
 
-/// What is known of a frame without its pixels.
+/// The metadata of a frame.
 #[derive(Debug, Clone)]
 pub struct FrameFacts {
     /// Width in pixels.
@@ -77,7 +77,7 @@ pub enum LossCause {
 }
 
 impl Frame {
-    /// Returns what is known of the frame without its pixels.
+    /// Returns the frame's metadata.
     pub fn facts(&self) -> FrameFacts {
         FrameFacts {
             width: self.layout.width(),
@@ -107,7 +107,7 @@ impl Frame {
         }
     }
 
-    /// Returns the bytes, those of a surface by way of `copy`.
+    /// Returns the bytes; those of a surface are copied into `copy`.
     ///
     /// # Errors
     /// CUDA cannot copy from the GPU.
@@ -134,7 +134,7 @@ pub enum FrameBytes {
 }
 
 impl FrameBytes {
-    /// Returns the bytes that the host can read; of a surface none.
+    /// Returns the bytes that the host can read; none for a surface.
     pub fn as_slice(&self) -> &[u8] {
         match self {
             Self::Pooled(buffer) => buffer.as_slice(),
@@ -193,7 +193,7 @@ impl DriverBuffer {
 
 impl Drop for DriverBuffer {
     fn drop(&mut self) {
-        // Fails if the stream has ended; the last owner of the memory frees it then.
+        // Fails if the stream has ended; the last owner of the memory then frees it.
         let _ = self.return_queue.send(self.index);
     }
 }
@@ -242,7 +242,7 @@ impl FramePool {
         None
     }
 
-    /// Empties the free buffers that are larger than [`KEPT_BYTES`]. For a pool of pictures while there is none to read.
+    /// Empties the free buffers that are larger than [`KEPT_BYTES`]. For a pool of pictures while there are none to read.
     pub fn trim(&self) {
         let free: Vec<_> = self.free.try_iter().collect();
         for buffer in free {

@@ -1,8 +1,9 @@
-//! Messages to live readers, however many there are.
+//! Delivers messages to any number of live readers.
 //!
-//! A lane publishes a message under one lock. The message is kept once, in a ring in which every reader has a cursor. A reader
-//! that is too slow loses the oldest messages and gets their number; it costs the other readers nothing. Only readers that wait
-//! are woken: [`Broadcast::wake`] runs on another thread, [`Broadcast::wake_readers`] is a task of the readers' runtime.
+//! A lane publishes a message under one lock. The message is stored once, in a ring in which every reader has a cursor. A
+//! reader that is too slow loses the oldest messages and learns how many; the other readers are not affected. Only readers
+//! that wait are woken: [`Broadcast::wake`] runs on another thread, [`Broadcast::wake_readers`] is a task of the readers'
+//! runtime.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -14,14 +15,14 @@ use visiond_message::Published;
 
 /// How many messages are kept for slow readers: four seconds of eight cameras at 30 frames a second.
 const RING: usize = 1024;
-/// How many bytes they have, and one message.
+/// The maximum bytes of all kept messages, and of one.
 const RING_BYTES: usize = 32 << 20;
 
 /// The messages of all cameras, for any number of readers.
 #[derive(Debug, Default)]
 pub struct Broadcast {
     messages: Arc<Mutex<Messages>>,
-    /// Whether a message came that a reader waits for, and the task was not woken yet.
+    /// Whether a message has arrived that a reader waits for, while the task was not woken yet.
     news: AtomicBool,
     arrived: Notify,
 }
@@ -30,7 +31,7 @@ pub struct Broadcast {
 struct Messages {
     latest: HashMap<Arc<str>, Arc<Published>>,
     ring: Ring,
-    /// How many subscriptions there are.
+    /// The number of subscriptions.
     readers: usize,
     /// Readers that found no message for them.
     asleep: Vec<Arc<Waiter>>,
@@ -38,14 +39,14 @@ struct Messages {
     looked_at: u64,
 }
 
-/// The newest [`RING`] messages that came while there were readers, numbered in their order.
+/// The newest [`RING`] messages that arrived while there were readers, numbered in order.
 #[derive(Debug, Default)]
 struct Ring {
     messages: VecDeque<Arc<Published>>,
     bytes: usize,
     /// The number of the oldest message.
     first: u64,
-    /// How many came before that one, by camera; what a slow reader lost is computed from it.
+    /// How many messages came before that one, by camera. A slow reader's losses are computed from it.
     gone: HashMap<Arc<str>, PushedOut>,
 }
 
@@ -103,11 +104,11 @@ pub struct Subscription {
 /// A reader's position in the ring.
 #[derive(Debug)]
 struct Cursor {
-    /// The number of the next message that the reader looks at.
+    /// The number of the next message for the reader to check.
     next: u64,
     /// How many messages before it the reader wanted, counted as [`Ring::gone`] counts.
     before: u64,
-    /// How many messages it lost and does not know of yet.
+    /// Lost messages that the reader was not informed of yet.
     lost: u64,
 }
 
@@ -133,7 +134,7 @@ impl Broadcast {
         awaited
     }
 
-    /// Wakes the readers' task if a message came for it since the last call.
+    /// Wakes the readers' task if a message for it has arrived since the last call.
     pub fn wake(&self) {
         if self.news.swap(false, Ordering::Acquire) {
             self.arrived.notify_one();
@@ -150,7 +151,7 @@ impl Broadcast {
         let mut inner = self.messages.lock();
         inner.readers += 1;
         let ring = &mut inner.ring;
-        // The whole ring, so that no lane allocates.
+        // Allocates the whole ring, so that no lane allocates.
         ring.messages.reserve(RING - ring.messages.len());
         let kept = ring.since(0).filter(|message| filter.wants(message)).count();
         let cursor = Cursor { next: ring.end(), before: ring.gone(&filter) + kept as u64, lost: 0 };
@@ -158,7 +159,7 @@ impl Broadcast {
         Subscription { broadcast: Arc::clone(&self.messages), reader, cursor }
     }
 
-    /// Wakes the readers that wait for a message that came. Runs for ever, as one task of the runtime that serves them.
+    /// Wakes the readers whose awaited message has arrived. Runs forever, as one task of the runtime that serves them.
     pub async fn wake_readers(&self) {
         let mut awake = Vec::new();
         loop {
@@ -175,7 +176,7 @@ impl Broadcast {
         }
     }
 
-    /// Forgets the newest messages of cameras that do not run.
+    /// Forgets the newest messages of cameras that are not running.
     pub(super) fn keep(&self, runs: impl Fn(&str) -> bool) {
         self.messages.lock().latest.retain(|camera, _| runs(camera));
     }
@@ -270,7 +271,7 @@ impl Subscription {
         self.cursor.take(&self.broadcast.lock().ring, &self.reader.filter)
     }
 
-    /// Returns the next message; if there is none, the reader is woken when one comes.
+    /// Returns the next message; if there is none, the reader is woken when one arrives.
     fn take_or_sleep(&mut self) -> Option<Delivered> {
         let mut inner = self.broadcast.lock();
         let delivered = self.cursor.take(&inner.ring, &self.reader.filter);

@@ -1,12 +1,12 @@
 //! A camera's frame and pictures, between the lane, the encoder and the clients that watch.
 //!
-//! While a client waits for a picture and the next one is due, the lane keeps one frame past its run and leaves it here. The
-//! encoder makes of it what clients watch: a picture with boxes, one without, or a copy of the frame. At most one frame per
-//! camera is kept. Nothing is made for a client that does not take the pictures.
+//! While a client waits for a picture and the next one is due, the lane keeps one frame after its run and leaves it here.
+//! From it, the encoder makes what clients watch: a picture with boxes, one without, or a copy of the frame. At most one
+//! frame per camera is kept. Nothing is encoded for a client that does not read the pictures.
 //!
-//! A camera may have a preview, another stream for people ([`crate::PreviewFeed`]). While it plays, people get its frames, and
-//! the lane is asked only for what is made of the model's frames. Each frame of the preview puts off by [`PATIENCE`] when people
-//! get the model's frames instead, so a preview that stalls is replaced even before its source notices.
+//! A camera may have a preview, another stream for people ([`crate::PreviewFeed`]). While it plays, people see its frames,
+//! and the lane provides frames only for other clients. Each frame of the preview postpones the fallback to the model's
+//! frames by [`PATIENCE`], so a preview that stalls is replaced even before its source notices.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -26,17 +26,17 @@ use visiond_system::wake_pipe::WakePipe;
 
 use crate::encoder_queue::EncoderQueue;
 
-/// A client that comes back for the next picture does not get one that is older than this.
+/// A client that returns for the next picture does not get one that is older than this.
 const MAX_AGE: Duration = Duration::from_secs(1);
 /// The value of `due_ns` while no frame is wanted.
 const NEVER: u64 = u64::MAX;
-/// People get the model's frames if the preview gives none for this long. Playing a stream takes 1 s, and waits for its next
-/// key frame; a client waits for a picture for 5 s.
+/// People see the model's frames if the preview delivers none for this long. Starting a stream takes 1 s plus the wait for
+/// its next key frame; a client waits 5 s for a picture.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// A preview is played for this long after the last client, because the live page asks for each picture by itself.
+/// A preview keeps playing for this long after the last client, because the live page requests each picture separately.
 const LINGER: Duration = Duration::from_secs(5);
-/// The preview lets the lane go first for this long if a client waits for a frame of the model. On a busy machine, the encoder
-/// would otherwise have a frame of the preview whenever the lane comes.
+/// How long the preview yields to the lane if a client waits for a frame of the model. On a busy machine, the encoder would
+/// otherwise hold a preview frame whenever the lane has one to offer.
 const MODEL_FIRST: Duration = Duration::from_secs(1);
 
 /// Sends the newest picture of one kind to the clients that watch it.
@@ -45,9 +45,9 @@ type Newest = watch::Sender<Option<Arc<Picture>>>;
 /// The stream of a camera that pictures are made of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PictureStream {
-    /// The preview while it plays, else the model's frames: for people who watch.
+    /// The preview while it plays, otherwise the model's frames: for people who watch.
     Shown,
-    /// The frames that the model ran on: for pictures that belong to detections.
+    /// The frames that the model ran on, for pictures that belong to detections.
     Model,
 }
 
@@ -58,8 +58,10 @@ impl PictureStream {
 /// Why there is no picture.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ViewError {
-    /// The camera gave no frame.
-    #[error("camera {camera} gave no frame within {seconds} s: see its state in /api/v1/cameras/{camera} and the log")]
+    /// The camera delivered no frame.
+    #[error(
+        "camera {camera} delivered no frame within {seconds} s: see its state in /api/v1/cameras/{camera} and the log"
+    )]
     NoFrame {
         /// The camera's name.
         camera: Arc<str>,
@@ -74,7 +76,7 @@ pub enum ViewError {
     },
 }
 
-/// One camera, as clients can watch it.
+/// One camera's view for clients.
 #[derive(Debug)]
 pub struct CameraView {
     /// The camera's name.
@@ -84,9 +86,9 @@ pub struct CameraView {
     due_ns: AtomicU64,
     /// The same for the preview.
     preview_due_ns: AtomicU64,
-    /// From when on people get the model's frames, in the same time; 0 without a preview that plays.
+    /// When people start to see the model's frames, on the same clock; 0 unless a preview plays.
     fallback_ns: AtomicU64,
-    /// When a person last began or ended to watch, in the same time; 0 if none has.
+    /// When a person last started or stopped watching, on the same clock; 0 if none has.
     watched_ns: AtomicU64,
     /// The camera's preview, if it has one. Neither the lane nor the encoder takes this lock; never held with `state`.
     preview: Mutex<Option<AttachedPreview>>,
@@ -138,15 +140,15 @@ impl ViewState {
 #[derive(Debug)]
 struct WaitingFrame {
     frame: Arc<Frame>,
-    /// The frame's message; with a frame of the preview, the newest result of the model, if there is one.
+    /// The frame's message; for a preview frame, the newest result of the model, if there is one.
     message: Option<Arc<Message>>,
-    /// Whether it is one of the preview.
+    /// Whether it is a preview frame.
     is_preview: bool,
     /// Whether people get it.
     is_shown: bool,
 }
 
-/// A preview, as its view knows it.
+/// The view's record of a preview.
 #[derive(Debug)]
 struct AttachedPreview {
     /// Wakes its thread.
@@ -168,14 +170,14 @@ pub struct PreviewStatus {
 /// What a preview does.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum PreviewPhase {
-    /// It is closed, because no person watches.
+    /// It is closed, because nobody is watching.
     #[default]
     Idle,
     /// It is being opened.
     Opening,
     /// It gives frames.
     Streaming,
-    /// It failed, and is opened again after a pause.
+    /// It failed, and is reopened after a pause.
     Waiting,
 }
 
@@ -208,7 +210,8 @@ impl CameraView {
         }
     }
 
-    /// Whether the lane is to leave a frame here. The lane asks when a run has begun; one relaxed load if no client watches.
+    /// Whether the lane is to leave a frame here. The lane checks after it has started a run; this costs one relaxed load if
+    /// no client watches.
     pub fn wanted(&self) -> bool {
         is_due(&self.due_ns)
     }
@@ -220,8 +223,8 @@ impl CameraView {
 
     /// Leaves a frame with its message here.
     ///
-    /// Never waits. A frame that is not wanted is dropped, and so is one that comes while the encoder or a client holds a
-    /// lock; the next frame is then wanted instead.
+    /// Never waits. A frame that is not wanted is dropped. So is one that arrives while the encoder or a client holds a lock;
+    /// the next frame takes its place.
     pub fn offer(self: &Arc<Self>, frame: &Arc<Frame>, message: &Arc<Message>) {
         if !self.wanted() {
             return;
@@ -231,21 +234,21 @@ impl CameraView {
         self.leave(WaitingFrame { frame, message, is_preview: false, is_shown });
     }
 
-    /// Leaves a frame of the preview here, with the result that is drawn on it. As [`CameraView::offer`] otherwise.
+    /// Leaves a frame of the preview here, with the result to draw on it. Otherwise the same as [`CameraView::offer`].
     pub(crate) fn offer_preview(self: &Arc<Self>, frame: Frame, message: Option<Arc<Message>>) {
         self.leave(WaitingFrame { frame: Arc::new(frame), message, is_preview: true, is_shown: true });
     }
 
     fn leave(self: &Arc<Self>, waiting: WaitingFrame) {
         let Some(mut state) = self.state.try_lock() else { return };
-        // The encoder may come for the frame at once; it then waits for this lock until the frame is there.
+        // The encoder may fetch the frame at once; it then waits on this lock until the frame is stored.
         if state.busy || !self.queue.try_push(self) {
             return;
         }
         state.next_ns = next_due_ns(state.next_ns, SystemClock.monotonic_ns(), self.queue.interval_ns());
         state.busy = true;
         state.waiting = Some(waiting);
-        // `done` asks again for what this frame does not give.
+        // `done` requests again what this frame does not provide.
         self.due_ns.store(NEVER, Ordering::Relaxed);
         self.preview_due_ns.store(NEVER, Ordering::Relaxed);
     }
@@ -255,7 +258,7 @@ impl CameraView {
         self.newest.iter().map(NewestPictures::watchers).sum()
     }
 
-    /// Waits for a copy of the model's next frame, without regard to the limit of pictures per second; `None` if none came in time.
+    /// Waits for a copy of the model's next frame, ignoring the limit of pictures per second; `None` if none arrived in time.
     pub fn frame(&self, timeout: Duration) -> Option<OwnedFrame> {
         if !self.queue.ensure_threads() {
             return None;
@@ -299,7 +302,7 @@ impl CameraView {
         &self.newest[stream as usize]
     }
 
-    /// Makes a frame of `stream` be left here as soon as the next picture may be made.
+    /// Requests a frame of `stream` as soon as the next picture may be made.
     fn request_frame(&self, state: &ViewState, stream: PictureStream) {
         if state.busy {
             return;
@@ -314,7 +317,7 @@ impl CameraView {
         }
     }
 
-    /// Takes the frame that waits, and what clients want of it.
+    /// Takes the waiting frame and the list of what clients want from it.
     pub(crate) fn take(&self) -> Option<TakenFrame> {
         let mut state = self.state.lock();
         let WaitingFrame { frame, message, is_preview, is_shown } = state.waiting.take()?;
@@ -350,8 +353,8 @@ impl CameraView {
         self.forget_unwatched(&state);
     }
 
-    /// Drops the newest pictures if no client watches. Called under the lock, so that the later one of the last client and the
-    /// encoder does it.
+    /// Drops the newest pictures if no client watches. Called under the lock, so that the last client or the encoder does it,
+    /// whichever is later.
     fn forget_unwatched(&self, state: &ViewState) {
         if !state.busy && self.watchers() == 0 {
             for newest in &self.newest {
@@ -364,7 +367,7 @@ impl CameraView {
     /// Attaches a preview, whose thread `wake` wakes when the first person watches. It replaces one that is attached.
     pub(crate) fn attach_preview(&self, wake: &Arc<WakePipe>) {
         *self.preview.lock() = Some(AttachedPreview { wake: Arc::clone(wake), status: PreviewStatus::default() });
-        // For people who watch already.
+        // For people who are already watching.
         if self.newest(PictureStream::Shown).watchers() > 0 {
             self.open_preview();
         }
@@ -390,10 +393,10 @@ impl CameraView {
         }
     }
 
-    /// Closes the preview unless a person watches, or did lately; returns whether it is closed.
+    /// Closes the preview unless a person is watching or was until recently; returns whether it is closed.
     pub(crate) fn close_unwatched_preview(&self) -> bool {
         let mut preview = self.preview.lock();
-        // A client that comes after this waits for the lock, finds the preview closed, and opens it.
+        // A client that connects after this waits for the lock, finds the preview closed, and opens it.
         if self.is_preview_watched() {
             return false;
         }
@@ -404,15 +407,15 @@ impl CameraView {
         true
     }
 
-    /// Whether the preview is to be open: a person watches, or did lately.
+    /// Whether the preview should be open: a person is watching or was until recently.
     pub(crate) fn is_preview_watched(&self) -> bool {
         let watched_ns = self.watched_ns.load(Ordering::Relaxed);
         let lately = || SystemClock.monotonic_ns().saturating_sub(watched_ns) < LINGER.as_nanos() as u64;
         self.newest(PictureStream::Shown).watchers() > 0 || (watched_ns != 0 && lately())
     }
 
-    /// Sets the state of the preview. While it waits, people get the model's frames; once it streams, those who wait for such a frame
-    /// get the preview's, too, because the model's stream may be away for longer.
+    /// Sets the state of the preview. While it waits, people see the model's frames. Once it streams, people who still wait
+    /// for a model's frame get the preview's, because the model's stream may be down for longer.
     pub(crate) fn set_preview(&self, status: PreviewStatus) {
         let phase = status.phase;
         if let Some(preview) = &mut *self.preview.lock() {
@@ -435,12 +438,12 @@ impl CameraView {
         self.preview.lock().as_ref().map(|preview| preview.status.clone())
     }
 
-    /// Puts off the model's frames for people, because the preview gave a frame, or is being opened.
+    /// Postpones the fallback to the model's frames, because the preview delivered a frame or is being opened.
     pub(crate) fn put_off_fallback(&self) {
         self.fallback_ns.store(SystemClock.monotonic_ns() + PATIENCE.as_nanos() as u64, Ordering::Relaxed);
     }
 
-    /// Gives people the model's frames.
+    /// Shows people the model's frames.
     fn fall_back(&self) {
         self.fallback_ns.store(0, Ordering::Relaxed);
         let state = self.state.lock();
@@ -454,7 +457,7 @@ impl CameraView {
         self.watched_ns.store(SystemClock.monotonic_ns(), Ordering::Relaxed);
     }
 
-    /// Gives the waiting frame back, and wants no more.
+    /// Gives the waiting frame back and requests no more.
     pub(crate) fn close(&self) {
         let mut state = self.state.lock();
         self.due_ns.store(NEVER, Ordering::Relaxed);
@@ -467,7 +470,7 @@ impl CameraView {
     }
 }
 
-/// A camera's pictures, one after the other; a client that is too slow misses some.
+/// A sequence of a camera's pictures; a client that is too slow misses some.
 #[derive(Debug)]
 pub struct Watch {
     pictures: watch::Receiver<Option<Arc<Picture>>>,
@@ -476,7 +479,7 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Waits for the next picture; `None` if no more will come.
+    /// Waits for the next picture; `None` if there will be no more.
     pub async fn next(&mut self) -> Option<Arc<Picture>> {
         loop {
             if !self.pictures.has_changed().ok()? {
@@ -520,7 +523,7 @@ impl Drop for WaitingClient<'_> {
     }
 }
 
-/// Whether the time of `due_ns` has come.
+/// Whether the time `due_ns` has passed.
 fn is_due(due_ns: &AtomicU64) -> bool {
     let due_ns = due_ns.load(Ordering::Relaxed);
     due_ns != NEVER && SystemClock.monotonic_ns() >= due_ns
@@ -528,7 +531,7 @@ fn is_due(due_ns: &AtomicU64) -> bool {
 
 /// Returns when the next picture is due if the one that was due at `due_ns` is made now.
 ///
-/// It keeps in step with the interval as long as frames come, so that their jitter costs no pictures.
+/// It keeps in step with the interval while frames arrive, so that jitter costs no pictures.
 fn next_due_ns(due_ns: u64, now_ns: u64, interval_ns: u64) -> u64 {
     let in_step = now_ns.saturating_sub(due_ns) < interval_ns;
     (if in_step { due_ns } else { now_ns }) + interval_ns
@@ -539,8 +542,8 @@ fn next_due_ns(due_ns: u64, now_ns: u64, interval_ns: u64) -> u64 {
 pub struct Picture {
     /// The JPEG file.
     pub jpeg: Bytes,
-    /// The sequence number of the message whose detections belong to it: the frame's own, or the newest one with a preview.
-    /// `None` if the model has no result for a frame of the preview.
+    /// The sequence number of the message whose detections belong to it: the frame's own or, for a preview, the newest one.
+    /// `None` if the model has no result for a preview frame.
     pub sequence: Option<u64>,
     /// When the picture was encoded.
     pub made: Instant,
@@ -575,7 +578,7 @@ pub(crate) struct TakenFrame {
     pub frame: Arc<Frame>,
     /// The message whose detections are drawn.
     pub message: Option<Arc<Message>>,
-    /// Whether the frame is one of the preview, which may have another size than the message's.
+    /// Whether this is a preview frame, which may have another size than the message's.
     pub is_preview: bool,
     pub copies: Vec<SyncSender<OwnedFrame>>,
     /// The streams that a client watches without boxes.

@@ -2,9 +2,9 @@
 //!
 //! Each camera has at most one frame here, and its buffer is given back as soon as its pixels are read. One of two threads
 //! works at a time. While a core has idle time, it is the one at idle priority, which runs only when no other thread wants the
-//! processor. Otherwise it is the one at nice 10, which gets a tenth of another thread's share, so that a busy machine makes
-//! fewer pictures before anything else slows down; at idle priority, a picture would take a second if no core is ever idle. The
-//! threads choose between themselves by how long a picture took and how much CPU time it used ([`CpuHeadroom`]).
+//! processor. Otherwise it is the one at nice 10, which gets a tenth of another thread's share: a busy machine then makes
+//! fewer pictures before anything else slows down. At idle priority, a picture would take a second if no core is ever idle.
+//! The threads choose between themselves by how long a picture took and how much CPU time it used ([`CpuHeadroom`]).
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -30,7 +30,7 @@ use crate::encoder_queue::{EncoderQueue, Job};
 const QUALITY: u8 = 80;
 /// The encoder's memory is freed after this time without work.
 const IDLE: Duration = Duration::from_secs(5);
-/// How many pictures decide that there is headroom: 0.2 s of eight cameras, 1.6 s of one.
+/// How many pictures it takes to detect headroom: 0.2 s of eight cameras, 1.6 s of one.
 const ENOUGH: u32 = 16;
 /// The time that a picture may take at [`Rank::Idle`] beyond four times its CPU time: half of the
 /// time until the next picture at the default rate.
@@ -60,7 +60,8 @@ pub fn start_threads(queue: &Arc<EncoderQueue<CameraView>>, threads: &mut Vec<Jo
         give_way(Rank::Nice);
         run(&nice, Rank::Nice);
     })?);
-    // Not started by the first thread: a thread inherits nice 10 and could then not become idle alone.
+    // Not started by the first thread, because a thread would inherit nice 10 and could then not get idle priority on its
+    // own.
     let idle = Arc::clone(queue);
     threads.push(thread::Builder::new().name("pictures-idle".to_owned()).spawn(move || {
         // Where the system does not allow it, the other thread encodes everything.
@@ -123,8 +124,8 @@ struct Tools {
 
 impl Tools {
     fn new(rank: Rank) -> Self {
-        // Since Linux 6.6 an idle thread may run until the next tick, 4 ms, even if a thread that woke on its core wants the
-        // core, when that thread had more than its share lately. At nice 10 yielding would cost a wait after each stripe.
+        // Since Linux 6.6, an idle thread may run until the next tick (4 ms) even if another thread wakes on its core, when
+        // that thread recently had more than its share. At nice 10, yielding would cost a wait after each stripe.
         let pause = if rank == Rank::Idle { thread::yield_now } else { || {} };
         Self { pause, converter: RgbConverter::default(), jpeg: None, copy: Vec::new() }
     }
@@ -184,7 +185,7 @@ impl Tools {
     }
 }
 
-/// Adds up what the last pictures took at [`Rank::Nice`].
+/// Adds up the cost of the last pictures at [`Rank::Nice`].
 #[derive(Debug, Default)]
 struct CpuHeadroom {
     pictures: u32,
@@ -195,7 +196,7 @@ struct CpuHeadroom {
 impl CpuHeadroom {
     /// Adds a picture that took `elapsed` and used `worked` of CPU time; returns whether there is headroom.
     ///
-    /// There is when [`ENOUGH`] pictures took at most one and a half times their CPU time; `false` until then.
+    /// There is headroom when [`ENOUGH`] pictures took at most one and a half times their CPU time; `false` until then.
     fn add_picture(&mut self, elapsed: Duration, worked: Duration) -> bool {
         self.pictures += 1;
         self.elapsed += elapsed;

@@ -45,7 +45,7 @@ struct QueueState<V> {
 pub enum Job<V> {
     /// Encode the frame that waits at this view.
     Encode(Arc<V>),
-    /// Give the memory back: no work came for the time that was passed to [`EncoderQueue::next`].
+    /// Give the memory back: no work arrived for the time that was passed to [`EncoderQueue::next`].
     FreeMemory,
     /// Return: the queue is closed.
     End,
@@ -74,7 +74,7 @@ impl<V> EncoderQueue<V> {
         self.interval_ns.load(Ordering::Relaxed)
     }
 
-    /// Starts the threads unless they run; returns `false` if there are none, or the queue is closed.
+    /// Starts the threads unless they are running; returns `false` if there are none or the queue is closed.
     pub fn ensure_threads(self: &Arc<Self>) -> bool {
         let mut state = self.state.lock();
         if !state.closed
@@ -175,7 +175,7 @@ mod tests {
 
     const SOON: Option<Duration> = Some(Duration::from_millis(5));
 
-    /// A queue whose threads, which end at once, are in place of the encoder's.
+    /// A queue with threads that end at once instead of the encoder's.
     fn queue() -> Arc<EncoderQueue<u32>> {
         let start: StartThreads<u32> = |_, threads| {
             threads.push(std::thread::spawn(|| {}));
@@ -201,7 +201,7 @@ mod tests {
             [next(&queue, Rank::Nice), next(&queue, Rank::Nice), next(&queue, Rank::Nice)],
             [Some(1), Some(2), None]
         );
-        // Without a thread at idle priority nothing is handed to it.
+        // Without a thread at idle priority, nothing is passed to it.
         queue.hand_over(Rank::Idle);
         assert!(queue.try_push(&Arc::new(3)));
         assert_eq!([next(&queue, Rank::Idle), next(&queue, Rank::Nice)], [None, Some(3)]);
@@ -231,7 +231,7 @@ mod tests {
                 })
             };
             if rank == Rank::Idle {
-                // The view waits for the turn, or comes after it.
+                // The view waits for the turn, or arrives after it.
                 let waiting = wait(&queue);
                 assert!(queue.try_push(&Arc::new(1)));
                 queue.hand_over(Rank::Idle);

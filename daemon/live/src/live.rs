@@ -12,7 +12,7 @@ use crate::encoder_queue::EncoderQueue;
 
 /// The messages, the cameras' pictures and the lanes of this process.
 ///
-/// It is created before the pipeline and lives as long as the process, so that clients stay connected over a reload.
+/// It is created before the pipeline and lives as long as the process, so that clients stay connected across a reload.
 #[derive(Debug)]
 pub struct Live {
     messages: Broadcast,
@@ -22,7 +22,7 @@ pub struct Live {
 }
 
 impl Live {
-    /// Creates it without lanes and without clients.
+    /// Creates an instance without lanes and without clients.
     pub fn new() -> Arc<Self> {
         Arc::new(Self {
             messages: Broadcast::default(),
@@ -45,7 +45,7 @@ impl Live {
         Arc::clone(views.entry(camera.into()).or_insert_with(|| Arc::new(CameraView::new(camera, &self.queue))))
     }
 
-    /// Returns the view of a camera that runs now; `None` if no running camera has this name.
+    /// Returns the view of a running camera; `None` if no running camera has this name.
     pub fn find(&self, camera: &str) -> Option<Arc<CameraView>> {
         let runs = self.lanes.lock().iter().flat_map(|lane| &lane.cameras).any(|known| *known.name == *camera);
         runs.then(|| self.view(camera))
@@ -56,7 +56,7 @@ impl Live {
         self.lanes.lock().clone()
     }
 
-    /// Sets the lanes that run from now on, and forgets the last messages of cameras that no longer do.
+    /// Sets the lanes that run from now on, and forgets the last messages of cameras that no longer run.
     pub fn set_lanes(&self, lanes: Vec<LaneView>) {
         self.messages.keep(|camera| lanes.iter().flat_map(|lane| &lane.cameras).any(|known| *known.name == *camera));
         *self.lanes.lock() = lanes;

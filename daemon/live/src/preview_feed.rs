@@ -1,4 +1,4 @@
-//! A preview's side of a camera's view: whether a person watches, and where its frames go.
+//! The preview's side of a camera's view: whether a person is watching, and where the frames go.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -12,15 +12,15 @@ use visiond_system::wake_pipe::WakePipe;
 
 use crate::camera_view::{CameraView, PreviewPhase, PreviewStatus};
 
-/// A result is drawn on frames that were captured within this time of its own.
+/// The maximum time between the capture of a preview frame and of the frame whose result is drawn on it.
 ///
-/// The newest result is drawn, whose frame was captured a fraction of a second before. Waiting for the exact one would make
-/// every picture late by the model's latency and keep frames meanwhile, and a person does not see the difference. The bound
-/// removes boxes when the model's stream is away; it is as long because key frames, which may be all that the model sees, come
+/// The newest result is drawn, whose frame was captured a fraction of a second before. Waiting for the exact one would delay
+/// every picture by the model's latency and hold frames meanwhile, and people do not see the difference. The bound removes
+/// boxes when the model's stream is down. It is this long because key frames, which may be all that the model sees, arrive
 /// every 1 to 4 s.
 const MAX_RESULT_AGE: Duration = Duration::from_secs(5);
 
-/// Gives the frames of a preview to the people who watch its camera, until it is dropped.
+/// Shows the frames of a preview to the people who watch its camera, until it is dropped.
 #[derive(Debug)]
 pub struct PreviewFeed {
     view: Arc<CameraView>,
@@ -33,14 +33,14 @@ impl PreviewFeed {
     /// Attaches a preview to `view`.
     ///
     /// # Errors
-    /// The process has no descriptor left.
+    /// The process has run out of file descriptors.
     pub fn new(view: &Arc<CameraView>) -> io::Result<Self> {
         let wake = Arc::new(WakePipe::new()?);
         view.attach_preview(&wake);
         Ok(Self { view: Arc::clone(view), wake, size: None })
     }
 
-    /// Waits until a person watches; returns `false` if `stop` was raised first.
+    /// Waits until a person is watching; returns `false` if `stop` was raised first.
     pub fn wait_for_watcher(&self, stop: &Stop) -> bool {
         while self.view.close_unwatched_preview() {
             match stop.wait_readable(self.wake.reader.as_fd(), None) {
@@ -51,12 +51,12 @@ impl PreviewFeed {
         !stop.is_raised()
     }
 
-    /// Whether a person watches, or did in the last seconds.
+    /// Whether a person is watching, or was in the last seconds.
     pub fn is_watched(&self) -> bool {
         self.view.is_preview_watched()
     }
 
-    /// Gives people a frame, if a picture is due; `latest` returns the camera's newest message. Never waits for the encoder.
+    /// Shows people a frame if a picture is due; `latest` returns the camera's newest message. Never waits for the encoder.
     pub fn offer(&mut self, frame: Frame, latest: impl FnOnce() -> Option<Arc<Message>>) {
         self.view.put_off_fallback();
         let size = Some((frame.layout.width(), frame.layout.height()));
@@ -71,7 +71,7 @@ impl PreviewFeed {
         }
     }
 
-    /// Notes that the preview has failed: people get the model's frames.
+    /// Notes that the preview has failed: people see the model's frames.
     pub fn failed(&mut self, reason: &Arc<str>) {
         self.size = None;
         let reason = Some(Arc::clone(reason));

@@ -1,6 +1,6 @@
-//! Structs of the status whose counters are declared once.
+//! Declares the counters of a status struct only once.
 
-/// Declares a struct of the status, and the counters in it as a struct of their own, in which they are counted.
+/// Declares a struct of the status, and a second struct with only its counters, in which they are counted.
 macro_rules! counted {
     (
         $(#[doc = $doc:literal])+
@@ -25,7 +25,7 @@ macro_rules! counted {
         }
 
         impl<T> $counters<T> {
-            /// Returns the values, and defaults for what is not counted.
+            /// Returns the values, with defaults for the fields that are not counters.
             pub fn read(&self, value: impl Fn(&T) -> u64) -> $name {
                 $name { $($counter: value(&self.$counter),)+ ..$name::default() }
             }

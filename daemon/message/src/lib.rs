@@ -1,4 +1,4 @@
-//! What visiond writes for others to read: messages, the states of cameras, the status. Nothing but the structs and their JSON.
+//! The data that visiond publishes: messages, camera states and the status. It holds only the structs and their JSON.
 
 mod counted;
 mod message;

@@ -55,15 +55,15 @@ pub struct Message {
     pub model: Arc<MessageModel>,
     /// Duration of each stage.
     pub timings_us: Timings,
-    /// Detections, highest score first; classes of a map of the frame: largest first.
+    /// Detections, highest score first; for a class map of the frame, largest class first.
     pub detections: Vec<DetectionMessage>,
     /// Attributes of the whole frame, if the model has them.
     #[serde(skip_serializing_if = "AttributesMessage::is_empty")]
     pub attributes: AttributesMessage,
-    /// The embedding of the whole frame, if the model gives one.
+    /// The embedding of the whole frame, if the model outputs one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub embedding: Option<EmbeddingMessage>,
-    /// Depth of the frame as a grid, if the model gives it.
+    /// Depth of the frame as a grid, if the model outputs it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub depth: Option<DepthMessage>,
 }
@@ -77,7 +77,7 @@ pub struct MessageFrame {
     pub height: u32,
     /// Pixel format, as in the configuration.
     pub format: &'static str,
-    /// Whether the frame may show damage: with `damaged = "mark"`, after a loss, up to the next clean picture of the stream.
+    /// Whether the frame may show damage: with `damaged = "mark"`, after a loss, up to the next clean frame of the stream.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub damaged: bool,
     /// Path of the file, for a picture.
@@ -126,13 +126,13 @@ pub struct DetectionMessage {
     /// Box in pixels of the source frame; absent for classifiers.
     #[serde(rename = "box", skip_serializing_if = "Option::is_none")]
     pub bounds: Option<BoxMessage>,
-    /// The turned box, if the model turns its boxes.
+    /// The oriented box, if the model outputs oriented boxes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub oriented: Option<OrientedMessage>,
     /// Keypoints (landmarks of a face, joints of a body), if the model has them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub keypoints: Vec<KeypointMessage>,
-    /// Part of the frame that the class covers, 0 to 1, if the model gives a class for each pixel.
+    /// Part of the frame that the class covers, 0 to 1, if the model outputs a class for each pixel.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fraction: Option<f32>,
     /// Number of pixels of its mask, if the model has masks.
@@ -144,7 +144,7 @@ pub struct DetectionMessage {
     /// Its mask in other forms.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mask: Option<MaskMessage>,
-    /// Whether its mask is left out, because the frame's masks are too much for a message.
+    /// Whether its mask is left out because the frame's masks are too large for a message.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub truncated: bool,
     /// The track that it belongs to, if the camera tracks objects and this one has a track.
@@ -188,7 +188,7 @@ pub struct BoxMessage {
     pub height: f32,
 }
 
-/// A turned box, in pixels of the source frame; may reach out of it.
+/// An oriented box, in pixels of the source frame; may extend beyond it.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct OrientedMessage {
     /// Horizontal position of the centre.
@@ -237,12 +237,12 @@ pub struct RleMessage {
 }
 
 impl Message {
-    /// Returns how many detections have no mask because the frame's masks are too much for a message.
+    /// Returns how many detections have no mask because the frame's masks are too large for a message.
     pub fn truncated_masks(&self) -> usize {
         self.detections.iter().filter(|detection| detection.truncated).count()
     }
 
-    /// Whether the model gave values of the whole frame.
+    /// Whether the model output values of the whole frame.
     pub fn has_values(&self) -> bool {
         !self.attributes.is_empty() || self.embedding.is_some() || self.depth.is_some()
     }
@@ -266,7 +266,7 @@ impl Message {
 }
 
 impl Message {
-    /// Returns about how many bytes its line has, without writing it. Costs a few nanoseconds for each detection.
+    /// Returns the approximate length of its line in bytes without writing it. Costs a few nanoseconds for each detection.
     pub(crate) fn about_bytes(&self) -> usize {
         let of_detection = |detection: &DetectionMessage| {
             DETECTION_BYTES
@@ -280,13 +280,13 @@ impl Message {
     }
 }
 
-/// About how many bytes a message without detections has as JSON, a detection, its track, and a keypoint.
+/// The approximate bytes of JSON of a message without detections, of a detection, of its track, and of a keypoint.
 const MESSAGE_BYTES: usize = 500;
 const DETECTION_BYTES: usize = 160;
 const TRACK_BYTES: usize = 80;
 const KEYPOINT_BYTES: usize = 60;
 
-/// Returns about how many bytes a mask has as JSON.
+/// Returns the approximate bytes of a mask as JSON.
 pub fn mask_bytes(segments: Option<&[Vec<f32>]>, mask: Option<&MaskMessage>) -> usize {
     let segments = segments.into_iter().flatten().map(|segment| segment.len() * NUMBER_BYTES + 2);
     segments.sum::<usize>() + mask.map_or(0, |mask| mask.rle.counts.len() + 50)

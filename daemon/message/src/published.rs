@@ -1,4 +1,4 @@
-//! A message with its line, which is written once for all who want it.
+//! A message with its line, which is serialized once for all readers.
 
 use std::sync::{Arc, OnceLock};
 
@@ -21,7 +21,7 @@ impl Published {
         Self { message, about_bytes, line: OnceLock::new() }
     }
 
-    /// Returns about how many bytes the line has; always the same, whether it is serialized or not.
+    /// Returns the approximate length of the line in bytes; the same before and after it is serialized.
     pub fn about_bytes(&self) -> usize {
         self.about_bytes
     }

@@ -28,7 +28,7 @@ pub struct StateMessage {
     pub reason: Option<String>,
     /// Messages per second over the last five seconds.
     pub fps: f64,
-    /// Whether there was a detection a short time ago.
+    /// Whether there was a recent detection.
     pub occupied: bool,
     /// Detections in the newest frame.
     pub detections: u64,
@@ -43,7 +43,7 @@ pub struct StateMessage {
 }
 
 impl StateMessage {
-    /// Makes the state of a camera whose newest message this is, which its status has been given.
+    /// Makes the state of a camera from its status, after this newest message was added to the status.
     pub fn new(status: CameraStatus, newest: Option<&Message>, occupied: bool) -> Self {
         let mut counts = BTreeMap::new();
         for detection in newest.iter().flat_map(|message| &message.detections) {

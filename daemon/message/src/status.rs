@@ -1,7 +1,8 @@
-//! The parts of the status, which is written as JSON and read back, also by another version: a missing field has its default.
+//! The parts of the status. It is written as JSON and read back, possibly by another version: a missing field gets its
+//! default.
 //!
-//! A counter that is added to one of these structs is counted, shown in the API and read by `visiond top`. Tests say what it needs
-//! besides: a metric, and a line in the documents of both.
+//! A counter that is added to one of these structs is counted, shown in the API and read by `visiond top`. Tests enforce the
+//! rest: a metric, and a line in the documents of both.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +13,7 @@ use crate::message::{DetectionMessage, Message};
 use crate::values::PlainAttribute;
 
 counted! {
-    /// A camera, as status, metrics and the live page show it.
+    /// A camera in the status, the metrics and the live page.
     pub struct CameraStatus, counters CameraCounters {
         /// Name of the camera.
         name: String,
@@ -30,7 +31,7 @@ counted! {
         format: String,
         /// How the driver passes frames: "userptr", "mmap" or "copy"; absent without a driver.
         io: Option<String>,
-        /// What decodes a network camera's stream: "nvdec", "ffmpeg" or "libjpeg-turbo"; absent for other sources.
+        /// The decoder of a network camera's stream: "nvdec", "ffmpeg" or "libjpeg-turbo"; absent for other sources.
         decoder: Option<String>,
         /// Messages per second over the last five seconds.
         fps: f64,
@@ -40,10 +41,10 @@ counted! {
         dropped: BTreeMap<String, u64>,
         /// Detections by label, most first.
         labels: Vec<LabelFacts>,
-        /// Parts of the newest frame that classes cover, by label; empty unless the model gives a class for each pixel.
+        /// Parts of the newest frame that classes cover, by label; empty unless the model outputs a class for each pixel.
         #[serde(skip_serializing_if = "BTreeMap::is_empty")]
         fractions: BTreeMap<String, f32>,
-        /// Attributes of the newest frame; empty unless the model gives some.
+        /// Attributes of the newest frame; empty unless the model outputs some.
         #[serde(skip_serializing_if = "BTreeMap::is_empty")]
         attributes: BTreeMap<String, PlainAttribute>,
         /// Durations of each stage, by its name in messages; "total" is from capture to publishing.
@@ -67,7 +68,7 @@ counted! {
         errors,
         /// Detections so far.
         detections,
-        /// Detections whose mask was too much for the message.
+        /// Detections whose mask was too large for the message.
         truncated_masks,
         /// Bytes of frames copied between the source and the buffer that the model reads.
         copied_bytes,
@@ -75,7 +76,7 @@ counted! {
 }
 
 impl CameraStatus {
-    /// Adds what the camera's newest message says of its frame. The newest message of a camera that is away is an old one.
+    /// Adds the facts about the frame from the camera's newest message. If the camera is away, that message is old.
     pub fn add_newest(&mut self, message: &Message) {
         let fraction = |class: &DetectionMessage| Some((class.label.to_string(), class.fraction?));
         self.fractions = message.detections.iter().filter_map(fraction).collect();
@@ -177,7 +178,7 @@ counted! {
         capacity: u64,
         /// Messages that this sink lost, for any reason except slow readers.
         lost: u64,
-        /// Whether the broker is connected; `None` for a sink without a broker.
+        /// Whether the broker is connected; `None` for a sink that has no broker.
         connected: Option<bool>,
         /// Why the output cannot be written now.
         outage: Option<String>,
@@ -237,7 +238,7 @@ pub struct SpoolCounts {
     pub records: u64,
     /// Messages lost because the spool was full.
     pub dropped: u64,
-    /// Files that could not be read since the start, and were set aside.
+    /// Files that could not be read since the start and were set aside.
     pub unreadable: u64,
     /// Why the disk cannot be used now; new messages are kept in memory only.
     pub outage: Option<String>,
@@ -259,7 +260,7 @@ pub struct GpuSnapshot {
     pub graph_runs: u64,
     /// Runs that were launched call by call.
     pub single_runs: u64,
-    /// Runs of either kind that started while another was in flight.
+    /// Runs, graph or not, that started while another was in flight.
     pub overlapped_runs: u64,
     /// Bytes of frames that were copied first, because the GPU cannot access their memory.
     pub copied_bytes: u64,

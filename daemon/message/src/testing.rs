@@ -63,7 +63,7 @@ pub fn model(name: &str) -> Arc<MessageModel> {
     Arc::new(MessageModel { name: name.into(), sha256: "0".repeat(64), ..MessageModel::default() })
 }
 
-/// A message of a camera whose line has about so many bytes more than a small one, as a large mask makes it.
+/// A message whose line is longer than a small one by about this many bytes, as with a large mask.
 pub fn sized_message(camera: &str, sequence: u64, bytes: usize) -> Arc<Message> {
     let rle = RleMessage { size: [1, 1], counts: "0".repeat(bytes) };
     let detection = DetectionMessage { mask: Some(MaskMessage { rle }), ..DetectionMessage::default() };

@@ -26,7 +26,7 @@ pub enum AttributeMessage {
     },
 }
 
-/// The value of an attribute alone, without scores.
+/// The value of an attribute, without scores.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum PlainAttribute {
@@ -70,13 +70,13 @@ pub struct DepthMessage {
     pub columns: usize,
     /// Number of rows.
     pub rows: usize,
-    /// The nearest depth in each cell, row by row; `None` where there is none.
+    /// The nearest depth in each cell, row by row; `None` for a cell without depth.
     pub nearest: Vec<Option<f32>>,
     /// The median depth of each cell.
     pub median: Vec<Option<f32>>,
 }
 
-/// About how many bytes a number has as JSON.
+/// The approximate bytes of a number as JSON.
 pub(crate) const NUMBER_BYTES: usize = 6;
 
 impl EmbeddingMessage {

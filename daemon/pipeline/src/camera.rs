@@ -10,9 +10,10 @@
 //!          acts, but only while another camera has not ended: see `ActiveCameras`. A device may be replaced at any time:
 //!          it is retried every 5 s, and never given up.
 //! ```
-//! The thread ends when the source has ended, when it is given up, and by its own stop. Each change of state is one line in the
-//! log. The reason for an absence is logged again only if another reason lasts. Once a network camera comes and goes, one line says so,
-//! and the next one that it is steady. Sequence numbers go on through restarts and reloads, so that they order a camera's messages.
+//! The thread ends when the source has ended, when it is given up, and when it is stopped. Each change of state is one line
+//! in the log. A different reason for an absence is logged only once it lasts. If a network camera comes and goes, one line
+//! says so, and a later one says that it is stable again. Sequence numbers continue through restarts and reloads, so that
+//! they order a camera's messages.
 
 mod short_streams;
 mod stream;
@@ -46,10 +47,10 @@ pub struct RetryPolicy {
     pub limit: Duration,
     /// The longest pause for a device, which must stream within 2 s of being back, even without a udev event.
     pub device_limit: Duration,
-    /// The longest pause for a network camera that is away, which must stream within 2 s of being back. The kernel alone may
-    /// take one of them to find its address in the network (ARP).
+    /// The longest pause for a network camera that is away, which must stream within 2 s of being back. The kernel may need 1
+    /// s of that to resolve its address (ARP).
     pub absent_limit: Duration,
-    /// The pause after an error that needs a person.
+    /// The pause after an error that the user must fix.
     pub failed: Duration,
     /// The same for a device.
     pub device_failed: Duration,
@@ -57,7 +58,7 @@ pub struct RetryPolicy {
     pub stable: Duration,
     /// The same for a device, and for a network camera that is away.
     pub device_stable: Duration,
-    /// How often an error that stays the same is logged.
+    /// How often to log an unchanged error.
     pub repeat_log: Duration,
     /// Another reason is logged once it has lasted this long; a camera on its way back shows several in turn.
     pub lasting: Duration,
@@ -80,10 +81,10 @@ impl Default for RetryPolicy {
     }
 }
 
-/// Counts the cameras that may still give frames; shared by all cameras.
+/// Counts the cameras that may still deliver frames; shared by all cameras.
 ///
-/// A camera leaves when it has ended, or has failed so that a retry alone cannot help. When all have left, the failed ones
-/// give up as well, and the daemon can end.
+/// A camera leaves when it has ended, or when it has failed in a way that a retry cannot fix. When all have left, the failed
+/// ones give up as well, and the daemon can end.
 #[derive(Debug)]
 pub struct ActiveCameras {
     unsettled: RankedMutex<usize>,
@@ -96,12 +97,12 @@ impl ActiveCameras {
         Ok(Self { unsettled: RankedMutex::new(LockRank(2), cameras), over: Stop::new()? })
     }
 
-    /// Makes the failed cameras give up, whatever the others do.
+    /// Makes the failed cameras give up, regardless of the others.
     pub fn stop_retries(&self) {
         self.over.raise();
     }
 
-    /// Notes that a camera has ended, or has failed so that a retry alone cannot help.
+    /// Notes that a camera has ended, or has failed in a way that a retry cannot fix.
     pub fn leave(&self) {
         let mut unsettled = self.unsettled.lock();
         *unsettled -= 1;
@@ -126,7 +127,7 @@ impl ActiveCameras {
     }
 }
 
-/// The threads that work the streams of many cameras.
+/// The threads that each serve the streams of many cameras.
 pub type CameraStreams = StreamThreads<CameraStream>;
 
 /// A camera's thread, before it runs.
@@ -135,37 +136,37 @@ pub struct Camera {
     pub metrics: Arc<CameraMetrics>,
     /// Opens the source.
     pub open: Open,
-    /// Its slot in the mailbox of each lane that looks at it.
+    /// Its slot in the mailbox of each of its lanes.
     pub slots: Vec<LaneSlot>,
     /// The next number that a message may carry; outlives the thread.
     pub sequence: Arc<AtomicU64>,
-    /// Counts the cameras that may still give frames.
+    /// Counts the cameras that may still deliver frames.
     pub active_cameras: Arc<ActiveCameras>,
-    /// When a lost source is opened again.
+    /// When to reopen a lost source.
     pub retry_policy: RetryPolicy,
-    /// Which frames are looked at.
+    /// Which frames to process.
     pub frame_rate: FrameRate,
     /// The clock for arrival times, and for how long the source streams or is away.
     pub clock: Arc<dyn Clock>,
-    /// Where its stream is worked that needs no thread of its own.
+    /// Runs a stream that needs no thread of its own.
     pub stream_threads: Arc<CameraStreams>,
     /// Ends the thread.
     pub stop: Stop,
     /// Ends the daemon.
     pub end: Stop,
-    /// Set when only a new process can go on.
+    /// Set when only a new process can continue.
     pub needs_restart: NeedsRestart,
 }
 
 /// The state of the thread.
 enum CameraState {
-    /// The source is to be opened now.
+    /// The source is about to be opened.
     Opening,
     /// The source is open.
     Streaming { source: Box<dyn Source>, since_ns: u64 },
     /// The source is away; it is opened again after `pause`.
     Waiting { pause: Duration },
-    /// The source cannot be opened until a person acts.
+    /// The source cannot be opened until the user acts.
     Failed,
     /// The source has ended, was given up, or was stopped.
     Ended,
@@ -178,13 +179,13 @@ struct RetryState {
     settled: bool,
     /// Whether the source was ever open.
     opened: bool,
-    /// Since when the source is away, in nanoseconds on CLOCK_MONOTONIC as the other times here.
+    /// When the source went away, in nanoseconds on CLOCK_MONOTONIC like the other times here.
     away: Option<u64>,
     /// The source's description, to be logged with its first frame.
     returns: Option<String>,
     /// The last error and when it was logged.
     logged: Option<(Arc<str>, u64)>,
-    /// Another error that came after it, and when it came first.
+    /// A different error after it, and when that first occurred.
     unlogged: Option<(Arc<str>, u64)>,
     short_streams: ShortStreams,
 }
@@ -252,7 +253,7 @@ impl Camera {
             self.metrics.restarts.add(1);
         }
         if retry.away.is_some() && !source.may_idle() {
-            // A source that opens and gives no frame is not back: see `frame_came`.
+            // A source that opens but delivers no frame is not back: see `frame_came`.
             self.metrics.enter(Phase::Waiting);
             retry.returns = Some(source.describe());
         } else {
@@ -280,7 +281,7 @@ impl Camera {
             came: None,
         };
         let mut waits = retry.away.is_some();
-        // Since when frames come, if they do.
+        // When frames started to arrive, if they do.
         let mut frames_since_ns = None;
         let mut decoder = None;
         let mut seat = None;
@@ -302,7 +303,7 @@ impl Camera {
                     if !stream.deliver(frame) {
                         return CameraState::Ended;
                     }
-                    // While it comes and goes, its own thread sees when it is steady.
+                    // While it comes and goes, its own thread checks when it is stable.
                     if !retry.short_streams.are_many()
                         && stream.source.shares_thread().is_some()
                         && let Ok(seat) = seat.get_or_insert_with(|| self.seat())
@@ -323,8 +324,8 @@ impl Camera {
                     self.metrics.enter(Phase::Waiting);
                     self.frames_ended(frames_since_ns.take(), retry);
                     let error = SourceError::transient(reason);
-                    // A source says it once for each change, so another reason does not have to last; the same one may be a flapping
-                    // camera's.
+                    // A source reports each change once, so a different reason does not have to last; the same one may come
+                    // from a flapping camera.
                     let is_same = retry.logged.as_ref().is_some_and(|(logged, _)| *logged == error.message);
                     if !is_same || !retry.short_streams.are_many() {
                         retry.logged = None;
@@ -351,15 +352,15 @@ impl Camera {
         self.lost(&error, retry)
     }
 
-    /// Takes note that no more frames come, if any did. Each loss of a device and each return is a line: a person unplugs it, or a cable is
-    /// loose, and both want to be seen.
+    /// Notes that frames have stopped, if there were any. Each loss and return of a device is logged, because an unplugged
+    /// camera and a loose cable must both be visible.
     fn frames_ended(&self, since_ns: Option<u64>, retry: &mut RetryState) {
         if let Some(since_ns) = since_ns.filter(|_| !self.open.is_device()) {
             retry.short_streams.lost(self.elapsed(since_ns), self.retry_policy.stable, self.clock.monotonic_ns());
         }
     }
 
-    /// Ends the absence of the camera, and logs that it is back; or that it is steady, if it has come and gone.
+    /// Ends the absence of the camera, and logs that it is back, or stable again if it was flapping.
     fn frame_came(&self, retry: &mut RetryState, since_ns: u64, source: &dyn Source) {
         retry.unlogged = None;
         if retry.short_streams.are_many() {
@@ -393,7 +394,7 @@ impl Camera {
         })
     }
 
-    /// Counts and logs an error. If a retry alone cannot help, a camera that is no device leaves [`ActiveCameras`].
+    /// Counts and logs an error. If a retry cannot fix it, a camera that is not a device leaves [`ActiveCameras`].
     fn lost(&self, error: &SourceError, retry: &mut RetryState) -> CameraState {
         self.metrics.errors.add(1);
         self.metrics.set_reason(Some(Arc::clone(&error.message)));
@@ -436,7 +437,7 @@ impl Camera {
         CameraState::Opening
     }
 
-    /// Logs an error: the same one only now and then, another one once it lasts.
+    /// Logs an error: an unchanged one at intervals, a different one once it lasts.
     fn log_error(&self, error: &SourceError, retry: &mut RetryState, then: &str) {
         let (name, now_ns) = (&self.metrics.name, self.clock.monotonic_ns());
         let is_first = retry.away.is_none();
@@ -472,7 +473,7 @@ impl Camera {
             Some((unlogged, since)) if *unlogged == error.message => self.elapsed(*since) >= self.retry_policy.lasting,
             _ => {
                 retry.unlogged = Some((Arc::clone(&error.message), self.clock.monotonic_ns()));
-                // An error that needs a person is another state.
+                // An error that the user must fix is a different state.
                 !error.may_pass()
             }
         }

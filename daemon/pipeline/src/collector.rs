@@ -1,5 +1,5 @@
-//! A camera's collector: joins the results of its lanes into messages, and hands these to the publisher, the live view and the
-//! annotator.
+//! A camera's collector: joins the results of its lanes into messages, and passes them to the publisher, the live view and
+//! the annotator.
 //!
 //! Facts about a camera over several frames or models belong here, in [`Collector::join`]: a detection gets its track here.
 //!
@@ -35,7 +35,7 @@ pub use self::tracking::{CameraTracks, FrameTracks, TrackSettings};
 use crate::lane_result::LaneResult;
 use crate::mailbox::Delivery;
 
-/// How often to log masks that are too much for their message.
+/// How often to log masks that are too large for their message.
 const QUIET: Duration = Duration::from_secs(60);
 
 /// Publishes a message: the publisher's function, or a test's.
@@ -91,7 +91,7 @@ impl MessageLimit {
         Self { left: AtomicU64::new(messages.unwrap_or(u64::MAX)), stop: stop.clone() }
     }
 
-    /// Takes one message off; returns whether it may be published.
+    /// Counts one message; returns whether it may be published.
     fn spend(&self) -> bool {
         let spent = self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
         if matches!(spent, Ok(0 | 1) | Err(_)) {
@@ -108,7 +108,7 @@ impl fmt::Debug for Collector {
 }
 
 impl Collector {
-    /// Creates the collector of a camera whose frames may be dropped, or not, by `delivery`.
+    /// Creates the collector of a camera; `delivery` decides whether its frames may be dropped.
     pub fn new(
         metrics: Arc<CameraMetrics>,
         annotator: Option<Arc<Annotator>>,
@@ -136,8 +136,8 @@ impl Collector {
         message
     }
 
-    /// Publishes a message that `lane` has made, unless the limit of messages is reached, and hands the frame's pixels to the live
-    /// view and the annotator. Waits only for a sink or an annotator that must lose nothing.
+    /// Publishes a message that `lane` has made, unless the limit of messages is reached, and passes the frame's pixels to
+    /// the live view and the annotator. Waits only for a sink or an annotator that must lose nothing.
     pub fn publish(&self, mut message: Message, view: Option<Arc<Frame>>, lane: &LaneMetrics) {
         if !self.outlet.message_limit.spend() {
             return;
@@ -150,7 +150,7 @@ impl Collector {
         trace::frame(&message, now_ns);
         (self.outlet.publish)(&message);
         self.metrics.count_published(&message);
-        // Before the annotator, so that a disk that hangs does not keep the daemon from being ready.
+        // Done before the annotator, so that a disk that hangs does not keep the daemon from being ready.
         lane.note_frame();
         let Some(frame) = view else { return };
         self.view.offer(&frame, &message);
@@ -162,7 +162,7 @@ impl Collector {
         }
     }
 
-    /// Logs masks that are too much for their message.
+    /// Logs masks that are too large for their message.
     fn report_truncated(&self, message: &Message) {
         let masks = message.truncated_masks();
         if masks == 0 {

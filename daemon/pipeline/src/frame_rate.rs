@@ -1,6 +1,6 @@
-//! Which frames of a camera are looked at, by its `max_fps`.
+//! Chooses the frames of a camera to process, by its `max_fps`.
 
-/// Takes at most so many frames a second, evenly.
+/// Takes at most this many frames a second, evenly spaced.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct FrameRate {
     /// Nanoseconds from one frame to the next; 0 for every frame.
@@ -12,14 +12,14 @@ pub struct FrameRate {
 impl FrameRate {
     /// Takes up to `max_fps` frames a second; every frame if that is `None`.
     pub fn limited_to(max_fps: Option<f64>) -> Self {
-        // A float converts to the nearest integer that there is.
+        // A float converts to the nearest representable integer.
         Self { interval_ns: max_fps.map_or(0, |fps| (1e9 / fps) as u64), due_ns: None }
     }
 
-    /// Whether to look at a frame that was captured at `at_ns` on CLOCK_MONOTONIC.
+    /// Whether to process a frame that was captured at `at_ns` on CLOCK_MONOTONIC.
     ///
-    /// A frame may come half an interval early, so that a camera whose rate equals the limit loses nothing to jitter. If the times
-    /// go back, as after the camera was opened again, the next frame is taken at once.
+    /// A frame may come half an interval early, so that a camera whose rate equals the limit loses nothing to jitter. If the
+    /// times go back, as after reopening the camera, the next frame is taken at once.
     pub fn takes(&mut self, at_ns: u64) -> bool {
         let interval_ns = self.interval_ns;
         let due_ns = self.due_ns.filter(|due_ns| at_ns.saturating_add(2 * interval_ns) >= *due_ns);
@@ -37,7 +37,7 @@ impl FrameRate {
 mod tests {
     use super::*;
 
-    /// How many of the frames of a camera at `fps`, for ten seconds, are looked at.
+    /// How many frames of a camera at `fps` are processed in ten seconds.
     fn taken(max_fps: Option<f64>, fps: u64, jitter_ns: u64) -> usize {
         let mut rate = FrameRate::limited_to(max_fps);
         let at = |frame: u64| 5_000_000_000 + frame * 1_000_000_000 / fps + (frame * 7919 % 5) * jitter_ns / 4;

@@ -1,12 +1,13 @@
-//! A lane: the thread of one model. It takes the newest frames of its cameras, runs the model on them, and gives the results to the
-//! cameras' collectors.
+//! A lane: the thread of one model. It takes the newest frames of its cameras, runs the model on them, and passes the results
+//! to the cameras' collectors.
 //!
-//! A lane gives a frame back as soon as its run has begun, unless pictures are drawn of its camera or a client watches it.
-//! The lane sleeps on the mailbox and never spins. Other lanes and all cameras go on whatever fails here:
+//! A lane gives a frame back as soon as its run has begun, unless its camera has pictures to draw or a client that watches.
+//! The lane sleeps on the mailbox and never spins. Other lanes and all cameras continue, whatever fails here:
 //! - A frame that fails is dropped.
 //! - A model that fails several times in a row is loaded again.
-//! - A panic costs the frames of the lane; it goes on after a pause.
-//! - An error that costs the process its GPU ends the lane and raises stop, because only a new process can go on: [`NeedsRestart`].
+//! - After a panic, the lane loses its frames and continues after a pause.
+//! - An error that makes the GPU unusable for the process ends the lane and raises stop, because only a new process can
+//!   continue: [`NeedsRestart`].
 //!
 //! Another model can replace this one between two runs: [`ModelSwap`]. If two runs can be in flight, the second begins just
 //! before the first ends: [`crate::pacer`].
@@ -56,14 +57,14 @@ pub struct Lane {
     pub stop: Stop,
     /// Ends the daemon.
     pub end: Stop,
-    /// Set when only a new process can go on.
+    /// Set when only a new process can continue.
     pub needs_restart: NeedsRestart,
 }
 
 /// A frame in the mailbox.
 #[derive(Debug)]
 pub struct QueuedFrame {
-    /// The frame, which other lanes may hold too. Its buffer is free once the last one has given it back.
+    /// The frame, which other lanes may also hold. Its buffer is free once the last one has given it back.
     pub frame: Arc<Frame>,
     /// When it was put there, in nanoseconds on CLOCK_MONOTONIC.
     pub queued_ns: u64,
@@ -94,10 +95,10 @@ impl LaneSlot {
     }
 }
 
-/// Why only a new process can go on, and the status to end with; set by the first lane or camera that notices.
+/// Why only a new process can continue, and its exit status; set by the first lane or camera that notices.
 pub type NeedsRestart = Arc<OnceLock<ExitError>>;
 
-/// Ends the daemon because `who` has found that only a new process can go on.
+/// Ends the daemon because `who` has found that only a new process can continue.
 pub fn end_for_restart(needs: &NeedsRestart, end: &Stop, who: &str, exit: Exit, reason: impl fmt::Display) {
     let message = if exit == Exit::GpuLost {
         let message = format!("unrecoverable CUDA error: exiting so that systemd restarts the daemon: {reason}");
@@ -114,9 +115,9 @@ pub fn end_for_restart(needs: &NeedsRestart, end: &Stop, who: &str, exit: Exit, 
 
 /// The model that a lane runs.
 pub struct LaneModel {
-    /// What its results refer to.
+    /// The facts that its results refer to.
     pub facts: ModelFacts,
-    /// The loaded model; `None` while it has to be loaded again.
+    /// The loaded model; `None` while it must be reloaded.
     pub runner: Option<Box<dyn ModelRunner>>,
     /// How long a frame waits for others to fill the batch.
     pub batch_wait: Duration,
@@ -148,9 +149,9 @@ impl ModelSwap {
 struct PendingFrame {
     camera: Arc<Collector>,
     facts: FrameFacts,
-    /// `None` once the run has begun, unless a picture is made of the frame.
+    /// `None` once the run has begun, unless a picture is made from the frame.
     frame: Option<Arc<Frame>>,
-    /// How long the frame was captured and queued.
+    /// How long capture and queueing took.
     timings: Timings,
 }
 
@@ -173,16 +174,17 @@ struct LaneState {
     /// The frames that the model takes.
     batch: Batch,
     pacer: RunPacer,
-    /// The model's counters after the run before.
+    /// The model's counters after the previous run.
     counted: RunCounts,
     backoff: Backoff,
     failures: u32,
-    /// The error that cost the process its GPU.
+    /// The error that made the GPU unusable for the process.
     lost: Option<String>,
     complaints: Complaints,
 }
 
-/// Which errors are logged: one every 10 s, and of frames whose rows contradict the card the first until that changes.
+/// Limits the error log: one error every 10 s. When rows contradict the card, only the first frame is logged until the
+/// contradiction changes.
 struct Complaints {
     limit: RateLimit,
     /// The contradiction that was logged last.
@@ -235,23 +237,24 @@ impl Lane {
     /// Runs the model on frames until the mailbox has ended or is stopped.
     pub fn run(self, mut model: LaneModel) {
         logging::about(Subject::Model, Arc::clone(&self.metrics.name));
-        // A run is waited for by sleeping.
+        // The wait for a run sleeps.
         wake_on_time();
         let max_in_flight = model.runner.as_ref().map_or(1, |runner| runner.max_in_flight());
         let mut state = LaneState::new(max_in_flight, self.mailbox.has_lossless());
-        // After a panic `state` may hold half a batch, which `discard` clears; all else in `self` is atomic or locked.
+        // After a panic, `state` may hold half a batch, which `discard` clears; everything else in `self` is atomic or
+        // locked.
         while catch_unwind(AssertUnwindSafe(|| self.serve(&mut model, &mut state))).is_err() {
             // The panic hook has logged where and why.
             log::error!("model {}: restarting after a panic", self.metrics.name);
             self.metrics.errors.add(1);
-            // Its end waits for the GPU, which may still read the frames.
+            // Dropping it waits for the GPU, which may still read the frames.
             model.runner = None;
             self.discard(&mut state);
         }
         self.metrics.enter(Activity::Ended);
     }
 
-    /// Serves until the mailbox has ended, or the lane has to stop.
+    /// Processes frames until the mailbox has ended or the lane must stop.
     fn serve(&self, model: &mut LaneModel, state: &mut LaneState) {
         loop {
             let Some(runner) = &mut model.runner else {
@@ -268,7 +271,7 @@ impl Lane {
                 return;
             }
             if state.failures >= FAILURES_UNTIL_REBUILD {
-                log::warn!("model {}: {} runs failed in a row, loading it again", self.metrics.name, state.failures);
+                log::warn!("model {}: {} runs failed in a row, reloading it", self.metrics.name, state.failures);
                 while state.lost.is_none() && self.finish_oldest(runner.as_mut(), &model.facts, state) {}
                 if state.lost.is_none() {
                     model.runner = None;
@@ -367,13 +370,13 @@ impl Lane {
                 }
                 Err(error) => {
                     self.metrics.errors.add(1);
-                    log::error!("model {}: cannot load it again: {error}; retrying", self.metrics.name);
+                    log::error!("model {}: cannot reload it: {error}; retrying", self.metrics.name);
                 }
             }
         }
     }
 
-    /// Begins a run on the frames that were taken. Drops a frame that fails, and begins without it; logs what fails.
+    /// Begins a run on the frames that were taken. Drops and logs a frame that fails, and begins without it.
     fn begin(&self, runner: &mut dyn ModelRunner, state: &mut LaneState) {
         let now_ns = self.clock.monotonic_ns();
         let trace = trace::work("begin run");
@@ -411,7 +414,7 @@ impl Lane {
         }
     }
 
-    /// Waits for the oldest run in flight, and gives its results to the collectors; returns `false` if no run is in flight.
+    /// Waits for the oldest run in flight, and passes its results to the collectors; returns `false` if no run is in flight.
     fn finish_oldest(&self, runner: &mut dyn ModelRunner, facts: &ModelFacts, state: &mut LaneState) -> bool {
         let Some(run) = state.in_flight.front_mut() else { return false };
         self.metrics.enter(Activity::Looking);
@@ -451,7 +454,7 @@ impl Lane {
         true
     }
 
-    /// Gives the results of the oldest run, which is finished, to the collectors, frame by frame.
+    /// Passes the results of the oldest run, which is finished, to the collectors, frame by frame.
     fn read(
         &self,
         runner: &mut dyn ModelRunner,
@@ -473,7 +476,7 @@ impl Lane {
             let PendingFrame { camera, facts, frame: view, timings: so_far } = work;
             let timings = Timings { preprocess: timings.preprocess_us, infer: timings.infer_us, ..so_far };
             let (detections, values) = (&*state.found, runner.values());
-            // Tracing masks may take long or hang: the watchdog watches a lane that looks.
+            // Tracing masks may take long or hang, so the watchdog monitors the lane meanwhile.
             let message = camera.join(&LaneResult { frame: facts, model, detections, values, timings }, start);
             drop(trace);
             self.metrics.enter(Activity::Publishing);
@@ -482,10 +485,10 @@ impl Lane {
         }
     }
 
-    /// Adds what the model counted since the run before to the metrics.
+    /// Adds the model's counts since the previous run to the metrics.
     fn count(&self, runner: &dyn ModelRunner, state: &mut LaneState, timings: &RunTimings) {
         let counts = runner.counts();
-        // The counters of a model that was loaded again start at 0.
+        // The counters of a reloaded model start at 0.
         let new = counts.since(&state.counted).unwrap_or(counts);
         state.counted = counts;
         if counts.graph_runs + counts.single_runs > 0 {
@@ -512,7 +515,7 @@ impl Lane {
     }
 }
 
-/// Makes a pending frame of one that was taken out of the mailbox at `now_ns`.
+/// Makes a pending frame from one that was taken out of the mailbox at `now_ns`.
 fn receive(camera: Arc<Collector>, queued: QueuedFrame, now_ns: u64) -> PendingFrame {
     let QueuedFrame { frame, queued_ns } = queued;
     let timings = Timings {

@@ -1,4 +1,4 @@
-//! What a lane makes of a frame.
+//! The result of a lane for a frame.
 
 use std::sync::Arc;
 
@@ -26,17 +26,17 @@ pub struct LaneResult<'a> {
 /// Facts of a loaded model that its results refer to.
 #[derive(Debug, Clone, Default)]
 pub struct ModelFacts {
-    /// The model, as messages name it.
+    /// The model's name in messages.
     pub message: Arc<MessageModel>,
     /// Names of the classes.
     pub labels: Vec<Arc<str>>,
-    /// Names of the keypoints, which each keypoint has.
+    /// Names of the keypoints; each keypoint has one.
     pub keypoint_names: Vec<Arc<str>>,
     /// The score below which its detections are dropped.
     pub score_threshold: f32,
     /// The forms of its masks in messages.
     pub masks: MaskFacts,
-    /// What it gives besides detections.
+    /// Its outputs other than detections.
     pub values: Arc<ModelValues>,
 }
 

@@ -2,10 +2,11 @@
 //!
 //! Latency has a bound: at most one frame of a camera waits, and a newer one replaces it. A camera whose source must not lose
 //! frames (pace "fastest") waits for its slot instead. The lane takes the frames of all cameras in turn, so that a fast camera
-//! cannot starve a slow one. It may give frames some time to gather: the first one wakes it, and then what ends that time.
+//! cannot starve a slow one. It may give frames some time to gather: it wakes for the first one, and again when that time
+//! ends.
 //!
-//! Slots are added and removed while the mailbox is in use, and each carries what the lane has to know about its camera. Putting
-//! and taking allocate nothing. Frames are dropped, which gives their buffers back, outside the lock.
+//! Slots are added and removed while the mailbox is in use, and each carries the lane's data about its camera. Putting and
+//! taking allocate nothing. Frames are dropped outside the lock, which gives their buffers back.
 //!
 //! Two ways to end:
 //! - A camera calls [`Mailbox::end`] after its last frame. Once all cameras have and every slot is empty, the lane gets
@@ -26,7 +27,7 @@ pub enum Delivery {
     Lossless,
 }
 
-/// The fate of a frame that was put.
+/// The outcome of putting a frame.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Put<T> {
     /// The frame is in its slot.
@@ -53,7 +54,7 @@ pub enum TakeResult {
     Frames,
     /// No frame came in time.
     TimedOut,
-    /// [`Mailbox::call`] was called: the lane has something to do other than a frame.
+    /// [`Mailbox::call`] was called: the lane has work other than a frame.
     Called,
     /// Every camera has ended and every slot is empty.
     Ended,
@@ -61,7 +62,7 @@ pub enum TakeResult {
     Stopped,
 }
 
-/// One slot per camera. `C` is what the lane has to know about a camera; it comes with each frame.
+/// One slot per camera. `C` is the lane's data about a camera, which comes with each frame.
 #[derive(Debug)]
 pub struct Mailbox<C, T> {
     state: Mutex<MailboxState<C, T>>,
@@ -74,7 +75,7 @@ struct MailboxState<C, T> {
     slots: Vec<Slot<C, T>>,
     /// The next slot's number. Numbers are not reused, so that a late camera cannot put into another one's slot.
     next: usize,
-    /// The slot that the next [`Mailbox::take`] starts with.
+    /// The first slot for the next [`Mailbox::take`].
     turn: usize,
     /// How many slots are full.
     full: usize,
@@ -93,7 +94,7 @@ struct Slot<C, T> {
     number: usize,
     camera: C,
     item: Option<T>,
-    /// Since when it has been full, if it is.
+    /// When it became full, if it is.
     since: Instant,
     delivery: Delivery,
     ended: bool,
@@ -106,12 +107,12 @@ impl<C, T> MailboxState<C, T> {
         self.slots.iter_mut().find(|slot| slot.number == number)
     }
 
-    /// Returns how many frames make a whole batch: of a camera that has ended, no more come.
+    /// Returns how many frames make a whole batch; a camera that has ended sends no more.
     fn whole(&self, batch: Batch) -> usize {
         self.slots.iter().filter(|slot| slot.item.is_some() || !slot.ended).take(batch.most).count()
     }
 
-    /// Returns when the frames that are there are taken, even if they are fewer than a whole batch; `None` without any.
+    /// Returns when the waiting frames are taken even if they do not fill a batch; `None` if there are none.
     fn due(&self, batch: Batch) -> Option<Instant> {
         let full = self.slots.iter().filter(|slot| slot.item.is_some());
         Some(full.map(|slot| slot.since).min()? + batch.wait)
@@ -152,7 +153,7 @@ impl<C: Clone, T> Mailbox<C, T> {
         slot.item
     }
 
-    /// Replaces what the lane gets with the camera's frames.
+    /// Replaces the data that the lane gets with the camera's frames.
     pub fn relabel(&self, number: usize, camera: C) {
         if let Some(slot) = self.state.lock().slot(number) {
             slot.camera = camera;

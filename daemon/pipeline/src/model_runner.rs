@@ -1,4 +1,4 @@
-//! A model as a lane runs it: the interface, its errors, and the detector of the engine crate behind it.
+//! The interface with which a lane runs a model, its errors, and its implementation by the engine crate's detector.
 
 use std::error::Error;
 
@@ -15,7 +15,7 @@ pub enum Fault {
     Frame(usize),
     /// The whole run.
     Run,
-    /// Every later run too: the process has lost the GPU.
+    /// Every later run as well: the process has lost the GPU.
     GpuLost,
 }
 
@@ -25,7 +25,7 @@ pub enum Fault {
 pub struct RunError {
     /// The extent of the failure.
     pub fault: Fault,
-    /// What a frame's rows contradict, in words that are the same for every such frame.
+    /// The contradiction in a frame's rows, in the same words for every such frame.
     pub contradiction: Option<&'static str>,
     #[source]
     error: Box<dyn Error + Send + Sync>,
@@ -70,7 +70,7 @@ pub trait ModelRunner: Send {
     /// Waits for a run to end. Runs end in the order in which they began.
     fn finish(&mut self, run_id: RunId) -> Result<RunTimings, RunError>;
 
-    /// Replaces `out` by the detections in a slot's frame, best first.
+    /// Replaces `out` with the detections in a slot's frame, best first.
     fn detections(&mut self, run_id: RunId, slot: usize, out: &mut Vec<Detection>) -> Result<(), RunError>;
 
     /// Returns the values of the whole frame whose `detections` were read last.

@@ -1,16 +1,17 @@
-//! When a lane starts its next run while one is in flight: shortly before that run ends.
+//! Decides when a lane starts its next run while one is in flight: shortly before that run ends.
 //!
-//! If it starts too early, its frame grows old behind the current run although a newer frame could have taken its place. If it
-//! starts too late, the GPU idles. So the next run starts a lead before the expected end of the current one. The lead is the host
-//! time to start a run, the preprocess, which overlaps with the current run, and a margin for a late wake-up. The expected end is
-//! the smoothed duration of runs with as many frames, less twice its deviation, so that a run that ends early is noticed in time.
+//! If it starts too early, its frame ages while the current run finishes, although a newer frame could have taken its place.
+//! If it starts too late, the GPU idles. So the next run starts a lead before the expected end of the current one. The lead
+//! is the host time to start a run, the preprocess, which overlaps with the current run, and a margin for a late wake-up. The
+//! expected end is the smoothed duration of runs with as many frames, less twice its deviation, so that a run that ends early
+//! is noticed in time.
 //!
 //! This gives a bound: a published frame is at most as old as one run, two frame intervals of its camera and the host's work,
 //! because it was the newest when its run started, and it waited no longer than the lead.
 //!
-//! If no frame waited at the end of a run, or when the next was to start, the lane keeps up with its cameras, and overlap gains
-//! nothing: the lane then waits for the run, and starts the next one when a frame comes. If frames must not be lost (pace
-//! "fastest"), age does not matter, and the next run starts as soon as a frame is there.
+//! If no frame waited at the end of a run, or when the next was due to start, the lane keeps up with its cameras, and overlap
+//! gains nothing. The lane then waits for the run, and starts the next one when a frame arrives. If frames must not be lost
+//! (pace "fastest"), age does not matter, and the next run starts as soon as a frame is there.
 
 use visiond_engine::detector::RunTimings;
 
@@ -24,7 +25,7 @@ const SMOOTHING: f64 = 0.125;
 pub enum NextAction {
     /// Wait for a frame: no run is in flight.
     WaitForFrame,
-    /// Sleep until then, and start a run if a frame waits; else wait for the run in flight.
+    /// Sleep until then, and start a run if a frame waits; otherwise wait for the run in flight.
     BeginAt {
         /// Nanoseconds on CLOCK_MONOTONIC; may have passed.
         at_ns: u64,
@@ -81,7 +82,7 @@ impl RunPacer {
     /// Notes that a run of `frames` frames was started at `now_ns`.
     pub fn begun(&mut self, now_ns: u64, frames: usize) {
         let ready_ns = now_ns + self.loading.map_or(0, |loading| loading.mean as u64);
-        // It waits for the run before it, if that is still running then.
+        // It waits for the previous run if that is still running.
         let starts_ns = self.end_ns.map_or(ready_ns, |end_ns| end_ns.max(ready_ns));
         self.frames = frames;
         self.end_ns = self.expected_ns(frames).map(|run_ns| starts_ns + run_ns);
@@ -102,7 +103,7 @@ impl RunPacer {
         }
     }
 
-    /// Notes that no frame waited when a run was to start.
+    /// Notes that no frame was waiting when a run was due to start.
     pub fn nothing_waits(&mut self) {
         self.behind = false;
     }
@@ -112,7 +113,7 @@ impl RunPacer {
         self.end_ns = None;
     }
 
-    /// Returns about the shortest duration of a run of this many frames.
+    /// Returns roughly the shortest duration of a run of this many frames.
     fn expected_ns(&self, frames: usize) -> Option<u64> {
         let run = self.run_times.get(frames.checked_sub(1)?).copied().flatten()?;
         Some((run.mean - 2.0 * run.deviation).max(0.0) as u64)

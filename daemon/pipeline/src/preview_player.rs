@@ -1,4 +1,4 @@
-//! A preview's thread: plays the camera's other stream while a person watches, and gives people its frames.
+//! A preview's thread: plays the camera's other stream while a person is watching, and shows its frames.
 //!
 //! ```text
 //!          a person watches           first frame
@@ -8,7 +8,7 @@
 //!   |      pause over, a person  |           |
 //!   +----- watches no more ------+-----------+   a pause of 0.25 s, doubling to 5 s
 //! ```
-//! It has nothing to do with the camera's lane: it takes no frame from it, and the lane waits for nothing here.
+//! It is independent of the camera's lane: it takes no frame from it, and the lane never waits for it.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -32,9 +32,9 @@ pub struct PreviewPlayer {
     pub open: Open,
     /// Where the frames go.
     pub feed: PreviewFeed,
-    /// Has the camera's newest result.
+    /// Holds the camera's newest result.
     pub live: Arc<Live>,
-    /// When a stream that failed is opened again.
+    /// When to reopen a stream that failed.
     pub retry_policy: RetryPolicy,
     /// The clock for how long the stream played.
     pub clock: Arc<dyn Clock>,
@@ -42,12 +42,12 @@ pub struct PreviewPlayer {
     pub stop: Stop,
     /// Ends the daemon.
     pub end: Stop,
-    /// Set when only a new process can go on.
+    /// Set when only a new process can continue.
     pub needs_restart: NeedsRestart,
 }
 
 impl PreviewPlayer {
-    /// Plays the stream whenever a person watches, until stop.
+    /// Plays the stream whenever a person is watching, until stop is raised.
     pub fn run(mut self) {
         logging::about(Subject::Camera, Arc::clone(&self.camera));
         let mut backoff = Backoff::new(self.retry_policy.first, self.retry_policy.limit);
@@ -85,7 +85,7 @@ impl PreviewPlayer {
         }
     }
 
-    /// Plays the stream until no person watches, or stop.
+    /// Plays the stream until the last person stops watching or stop is raised.
     fn play(&mut self, logged: &mut Option<(Arc<str>, u64)>) -> Result<(), SourceError> {
         let mut source = self.open.open()?;
         let mut plays = false;
@@ -116,7 +116,7 @@ impl PreviewPlayer {
         }
     }
 
-    /// Logs an error, the same one only now and then.
+    /// Logs an error; an unchanged one only at intervals.
     fn log_error(&self, error: &SourceError, pause: Duration, logged: &mut Option<(Arc<str>, u64)>) {
         let (camera, seconds) = (&self.camera, pause.as_secs_f64());
         let repeats = logged.as_ref().is_some_and(|(message, when_ns)| {

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use visiond_telemetry::metrics::{CameraMetrics, CameraSnapshot, DropCause, LaneView, Phase, Stage, cameras_of};
 
-/// Reports what happened since its last report.
+/// Reports rates, ages and counts since its last report.
 #[derive(Debug)]
 pub struct Reporter {
     cameras: Vec<Arc<CameraMetrics>>,
@@ -188,7 +188,7 @@ mod tests {
             "camera street streaming: 0.2 frames/s, 1 so far, age p50 1.0 ms, p99 1.0 ms, sees 1 dog, none dropped";
         assert!(lines[0] == street || lines[0] == street.replace("0.2 f", "0.3 f"), "{lines:?}");
         assert!(lines[1].contains(", sees nothing, none dropped"), "{lines:?}");
-        // A camera that stays goes on, one that is new begins now.
+        // Cameras that stay continue; new ones begin now.
         let known = Arc::clone(&view.cameras[0]);
         let new = Arc::new(CameraMetrics::new("new".into()));
         new.count_published(&message("new", &["cat"]));

@@ -1,11 +1,11 @@
-//! Threads that work the streams of many cameras each.
+//! Threads that each serve the streams of many cameras.
 //!
-//! A stream that the GPU decodes needs the CPU for some 150 us a frame: to read its packets, to give the engine the picture, to take
-//! it back. A thread of its own would be woken for each of these, and with dozens of cameras the wakes cost as much as the work. So
-//! one thread works up to [`MOST_STREAMS`] of them. docs/figures.md has what that saves.
+//! A stream that the GPU decodes needs the CPU for some 150 us a frame: to read its packets, to submit the picture to the
+//! engine, and to fetch it. A thread of its own would be woken for each of these, and with dozens of cameras the wakes cost
+//! as much as the work. So one thread serves up to [`MOST_STREAMS`] streams. docs/figures.md shows how much that saves.
 //!
-//! A camera keeps its own thread for what takes long: to connect, to make a decoder, to wait before it tries again. While its stream
-//! is worked here, that thread sleeps.
+//! A camera keeps its own thread for slow operations: connecting, creating a decoder, waiting before a retry. That thread
+//! sleeps while its stream is served here.
 
 use std::array;
 use std::io;
@@ -20,17 +20,17 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use visiond_system::priority::wake_together;
 use visiond_system::process::CpuWatch;
 
-/// The most streams of one thread: with more, the last one of a round would wait for long.
+/// The most streams of one thread: with more, the last one of a round would wait too long.
 const MOST_STREAMS: usize = 32;
 
-/// The least time from the start of a round to that of the next, where streams are many. Frames are late by that, twice at most.
+/// The minimum time between the starts of two rounds when there are many streams. It delays frames by at most twice that.
 const ROUND: Duration = Duration::from_millis(1);
 
-/// With so many streams, most rounds have something to do: a thread that sleeps until then is woken once for it, one that waits for
-/// the first packet is woken for that, too.
+/// From this many streams on, most rounds have work. A thread that sleeps until the next round wakes once; one that waits for
+/// the first packet would wake twice.
 const MANY: usize = 16;
 
-/// How long packets gather after the first. Frames are late by that.
+/// How long to collect packets after the first. This delays frames by the same time.
 const GATHERING: Duration = Duration::from_micros(500);
 
 /// A stream that needs no thread of its own.
@@ -38,29 +38,29 @@ pub trait SharedStream: Send + 'static {
     /// Returns the socket that can be read when there is work; `None` if the stream needs its own thread again.
     fn socket(&mut self) -> Option<BorrowedFd<'_>>;
 
-    /// Does what there is to do, without waiting, and returns until when there is nothing else unless the socket can be read; `None`
-    /// if the stream needs its own thread again. May not panic. What the thread has spent since the last lap of `cpu` is for this
+    /// Does all pending work without waiting. Returns when to run again if the socket does not become readable first; `None`
+    /// if the stream needs its own thread again. Must not panic. The CPU time since the last lap of `cpu` is charged to this
     /// stream.
     fn work(&mut self, is_readable: bool, cpu: &mut CpuWatch) -> Option<Instant>;
 }
 
-/// The threads. Each ends with its last [`Seat`].
+/// The threads. Each one ends when its last [`Seat`] is dropped.
 pub struct StreamThreads<S> {
     threads: Arc<Mutex<Vec<SharedThread<S>>>>,
 }
 
-/// A thread, as others see it.
+/// The shared side of a thread.
 struct SharedThread<S> {
-    /// How many streams may be there.
+    /// How many streams may use it.
     seats: usize,
     coming: Coming<S>,
 }
 
-/// Where a thread finds streams that are new.
+/// Where a thread finds its new streams.
 struct Coming<S> {
     /// `None` once the thread is to end.
     streams: Arc<Mutex<Option<Vec<Visitor<S>>>>>,
-    /// An eventfd that says to look there.
+    /// An eventfd that signals new streams.
     news: Arc<OwnedFd>,
 }
 
@@ -74,11 +74,11 @@ pub struct Seat<S> {
 struct Visitor<S> {
     stream: S,
     back: SyncSender<S>,
-    /// When there is something to do, even if its socket has nothing.
+    /// When there is work even if its socket is not readable.
     due: Instant,
 }
 
-/// Refuses new streams once the thread has ended, in whatever way.
+/// Refuses new streams once the thread has ended for any reason.
 struct EndOfThread<S>(Coming<S>);
 
 impl<S> Drop for EndOfThread<S> {
@@ -133,9 +133,9 @@ impl<S: SharedStream> StreamThreads<S> {
 }
 
 impl<S: SharedStream> Seat<S> {
-    /// Has the shared thread work `stream` until that needs its own thread again; this thread sleeps meanwhile.
+    /// Lets the shared thread serve `stream` until it needs its own thread again; this thread sleeps meanwhile.
     ///
-    /// `None` if the shared thread has ended by a bug, and the stream with it.
+    /// `None` if the shared thread has ended because of a bug, and the stream with it.
     pub fn work(&self, stream: S) -> Option<S> {
         let (back, over) = sync_channel(1);
         self.coming.streams.lock().as_mut()?.push(Visitor { stream, back, due: Instant::now() });
@@ -164,15 +164,15 @@ impl<S> Coming<S> {
         let _ = rustix::io::write(&*self.news, &1_u64.to_ne_bytes());
     }
 
-    /// Takes the streams that are new; `None` once the thread is to end.
+    /// Takes the new streams; `None` once the thread is to end.
     fn take(&self) -> Option<Vec<Visitor<S>>> {
-        // Nothing to read is as good.
+        // Having nothing to read is fine.
         let _ = rustix::io::read(&*self.news, &mut [0_u8; 8]);
         self.streams.lock().as_mut().map(std::mem::take)
     }
 }
 
-/// The streams of a thread, each in a place that it keeps.
+/// The streams of a thread, each with a fixed index.
 type Places<S> = [Option<Visitor<S>>; MOST_STREAMS];
 
 /// A shared thread.
@@ -190,7 +190,7 @@ fn work<S: SharedStream>(coming: &Coming<S>) {
                 Some(due) if visitor.stream.socket().is_some() => visitor.due = due,
                 _ => {
                     if let Some(Visitor { stream, back, .. }) = place.take() {
-                        // Its own thread waits for it.
+                        // The camera's own thread waits for it.
                         let _ = back.send(stream);
                     }
                 }
@@ -198,7 +198,7 @@ fn work<S: SharedStream>(coming: &Coming<S>) {
         }
         if has_news {
             let Some(new) = coming.take() else { return };
-            // As many as there are seats at most.
+            // At most as many as there are seats.
             let free = places.iter_mut().filter(|place| place.is_none());
             free.zip(new).for_each(|(place, visitor)| *place = Some(visitor));
         }
@@ -216,7 +216,7 @@ fn wait<S: SharedStream>(coming: &Coming<S>, places: &mut Places<S>, round: Inst
     let timeout = due.map(|due| due.saturating_duration_since(began));
     let timeout =
         timeout.map(|left| Timespec { tv_sec: left.as_secs() as i64, tv_nsec: i64::from(left.subsec_nanos()) });
-    // The last one is the news, for which places without a stream also wait.
+    // The last entry is the eventfd; entries without a stream also poll it.
     let mut sockets: [_; MOST_STREAMS + 1] = array::from_fn(|_| PollFd::new(&*coming.news, PollFlags::IN));
     for (socket, visitor) in sockets.iter_mut().zip(places) {
         if let Some(readable) = visitor.as_mut().and_then(|visitor| visitor.stream.socket()) {

@@ -61,10 +61,10 @@ pub struct CameraSummary {
     pub state: String,
     /// Frames captured.
     pub captured: u64,
-    /// How the driver passed frames at last: "userptr", "mmap" or "copy".
+    /// How the driver last passed frames: "userptr", "mmap" or "copy".
     #[serde(skip_serializing_if = "Option::is_none")]
     pub io: Option<String>,
-    /// What decoded a network camera's stream at last: "nvdec", "ffmpeg" or "libjpeg-turbo".
+    /// The last decoder of a network camera's stream: "nvdec", "ffmpeg" or "libjpeg-turbo".
     #[serde(skip_serializing_if = "Option::is_none")]
     pub decoder: Option<String>,
     /// Bytes of frames copied between the source and the buffer that the model reads.
@@ -85,7 +85,7 @@ pub struct CameraSummary {
     pub stages_us: BTreeMap<&'static str, DurationStats>,
     /// Detections by label.
     pub detections: BTreeMap<String, u64>,
-    /// Detections whose mask was too much for the message.
+    /// Detections whose mask was too large for the message.
     pub truncated_masks: u64,
     /// Annotated pictures, if configured.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -1,7 +1,7 @@
 //! Starts, changes and ends all threads of the pipeline: a lane for each model, a thread for each camera.
 //!
-//! [`Pipeline::change`] switches to another set of lanes and cameras. A camera that stays is not touched, and a lane is not
-//! touched by the change of a camera; a lane takes another model between two runs. The start is a change from nothing.
+//! [`Pipeline::change`] switches to another set of lanes and cameras. A camera that stays is not touched, and changing a
+//! camera does not touch its lane. A lane switches models between two runs. The start is a change from an empty pipeline.
 //!
 //! The pipeline ends in one of two ways:
 //! - Every camera has ended: the lanes drain, and the last one raises `stop`.
@@ -34,27 +34,27 @@ use super::lane::{Lane, LaneMailbox, LaneModel, LaneSlot, ModelSwap, NeedsRestar
 use super::mailbox::{Delivery, Mailbox};
 use super::preview_player::PreviewPlayer;
 
-/// A camera that is to run.
+/// A camera to run.
 pub struct CameraSpec {
     /// The camera's name.
     pub name: Arc<str>,
-    /// Opens the source; `None` if the camera runs already and stays as it is.
+    /// Opens the source; `None` if the camera is already running and stays as it is.
     pub open: Option<Open>,
-    /// Opens the stream that people watch, if it is another one; unused if the camera stays as it is.
+    /// Opens the stream for viewers, if it is a different one; unused if the camera stays as it is.
     pub preview: Option<Open>,
-    /// The most frames a second that the model looks at.
+    /// The most frames per second that the model processes.
     pub max_fps: Option<f64>,
-    /// The fate of its frames while the lane is busy.
+    /// What happens to its frames while the lane is busy.
     pub delivery: Delivery,
-    /// Draws its pictures, if the configuration asks for them.
+    /// Draws its annotated pictures, if they are configured.
     pub annotator: Option<Arc<Annotator>>,
     /// How to track its objects, if the configuration asks for it.
     pub track: Option<TrackSettings>,
-    /// The models that look at its frames, at least one.
+    /// The models that process its frames, at least one.
     pub models: Vec<Arc<str>>,
 }
 
-/// A lane that is to run; at least one camera has its model.
+/// A lane to run; at least one camera uses its model.
 pub struct LaneSpec {
     /// The model's name, which is also the lane's.
     pub model: Arc<str>,
@@ -79,7 +79,7 @@ pub struct PipelineContext {
     pub live: Arc<Live>,
     /// How many messages may be published; `None` for no limit.
     pub messages: Option<u64>,
-    /// When a lost camera is opened again.
+    /// When to reopen a lost camera.
     pub retry_policy: RetryPolicy,
     /// Ends the pipeline.
     pub stop: Stop,
@@ -117,7 +117,7 @@ struct RunningCamera {
     preview: Option<JoinHandle<()>>,
 }
 
-/// The record that outlives a camera's thread when a reload opens the camera again.
+/// The record that outlives a camera's thread when a reload reopens the camera.
 #[derive(Clone)]
 struct CameraRecord {
     metrics: Arc<CameraMetrics>,
@@ -156,7 +156,7 @@ pub struct PipelineHold {
 }
 
 impl PipelineHold {
-    /// Whether `model` has a lane that goes on without being given a model.
+    /// Whether `model` has a lane that continues with its current model.
     pub fn has(&self, model: &str) -> bool {
         self.lanes.iter().any(|(name, _)| **name == *model)
     }
@@ -169,7 +169,7 @@ impl Drop for PipelineHold {
     }
 }
 
-/// Models that running lanes have not taken yet.
+/// New models that running lanes have not taken yet.
 #[derive(Default)]
 pub struct PendingSwaps(Vec<(Arc<LaneMetrics>, Receiver<LaneModel>)>);
 
@@ -203,7 +203,7 @@ impl Pipeline {
         let message_limit = MessageLimit::new(context.messages, &context.stop);
         let (publish, clock_of_outlet) = (Arc::clone(&context.publish), Arc::clone(&clock));
         let outlet = Arc::new(Outlet { publish, message_limit, clock: clock_of_outlet, track_ids: Arc::default() });
-        // One for the hold below.
+        // One count for the hold below.
         let active_cameras = Arc::new(ActiveCameras::new(1)?);
         let unfinished = Arc::new(AtomicUsize::new(1));
         let mut pipeline = Self {
@@ -239,7 +239,7 @@ impl Pipeline {
 
     /// Switches to the lanes and cameras of `spec`, in their order. The caller keeps a [`PipelineHold`] meanwhile.
     ///
-    /// Cameras that are removed or opened again end first, because two threads cannot open one device.
+    /// Cameras that are removed or reopened end first, because two threads cannot open one device.
     ///
     /// # Errors
     /// The system has no thread or descriptor left. The change is then half done, and `stop` is raised.
@@ -255,7 +255,7 @@ impl Pipeline {
         });
         let result = lanes.and_then(|()| self.change_cameras(spec.cameras, &mut records));
         held.iter().for_each(|mailbox| mailbox.release());
-        // Each lane then looks for a new model, and whether a camera is lossless.
+        // Each lane then checks for a new model, and whether a camera is lossless.
         self.lanes.iter().for_each(|lane| lane.mailbox.call());
         if let Err(error) = result {
             self.lanes.append(&mut before);
@@ -296,11 +296,11 @@ impl Pipeline {
             if let Some(preview) = preview
                 && !finished_by([&preview], deadline)
             {
-                log::error!("camera {name}, preview: its source does not end; left behind");
+                log::error!("camera {name}, preview: its source does not end; abandoned");
                 self.leaving.push(preview);
             }
             if !finished_by([&thread], deadline) {
-                log::error!("camera {name}: its source does not end; left behind");
+                log::error!("camera {name}: its source does not end; abandoned");
                 self.leaving.push(thread);
                 // The old thread still uses the old metrics and sequence.
                 let sequence = AtomicU64::new(record.sequence.load(Ordering::Relaxed));
@@ -313,7 +313,7 @@ impl Pipeline {
         records
     }
 
-    /// Starts a lane, or hands it its new model. Its mailbox is held while the cameras change, and then among `held`.
+    /// Starts a lane, or passes it its new model. Its mailbox is held while the cameras change, and is then in `held`.
     fn change_lane(
         &mut self,
         lane: Option<RunningLane>,
@@ -477,18 +477,18 @@ impl Pipeline {
         self.lanes.iter().map(view).collect()
     }
 
-    /// Returns why only a new process can go on; `None` if this one can.
+    /// Returns why only a new process can continue; `None` if this one can.
     pub fn needs_restart(&self) -> Option<&ExitError> {
         self.needs_restart.get()
     }
 
-    /// Wakes every thread that waits at a mailbox or to open a failed camera again. Called after `stop` was raised.
+    /// Wakes every thread that waits on a mailbox or for a retry of a failed camera. Called after `stop` was raised.
     pub fn halt(&self) {
         self.active_cameras.stop_retries();
         self.lanes.iter().for_each(|lane| lane.mailbox.stop());
     }
 
-    /// Waits until every thread has ended; after `deadline` it names the others in the log and returns `false`.
+    /// Waits until every thread has ended; after `deadline`, logs the names of the others and returns `false`.
     pub fn join(&self, deadline: Instant) -> bool {
         let cameras = self.cameras.iter().flat_map(|camera| [&camera.thread].into_iter().chain(&camera.preview));
         let threads = self.lanes.iter().map(|lane| &lane.thread).chain(cameras).chain(&self.leaving);
@@ -496,15 +496,15 @@ impl Pipeline {
             return true;
         }
         for lane in self.lanes.iter().filter(|lane| lane.metrics.activity() != Activity::Ended) {
-            log::error!("model {}: its lane does not end; left behind", lane.metrics.name);
+            log::error!("model {}: its lane does not end; abandoned", lane.metrics.name);
         }
         for RunningCamera { record, preview, .. } in &self.cameras {
             let camera = &record.metrics;
             if !matches!(camera.phase(), Phase::Ended | Phase::Failed) {
-                log::error!("camera {}: its source does not end; left behind", camera.name);
+                log::error!("camera {}: its source does not end; abandoned", camera.name);
             }
             if preview.as_ref().is_some_and(|thread| !thread.is_finished()) {
-                log::error!("camera {}, preview: its source does not end; left behind", camera.name);
+                log::error!("camera {}, preview: its source does not end; abandoned", camera.name);
             }
         }
         false

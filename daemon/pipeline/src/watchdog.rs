@@ -17,7 +17,7 @@ pub struct Watchdog {
     due: Instant,
     /// Each lane at the last check.
     lanes: Vec<(Arc<LaneMetrics>, Activity, u64)>,
-    /// Each camera's thread, and since when it has made no progress.
+    /// Each camera's thread, and when it last made progress.
     cameras: Vec<(Arc<CameraMetrics>, Pulse, Instant)>,
 }
 
@@ -148,7 +148,8 @@ mod tests {
         for look in 0..30 * 5760_u32 {
             let now = start + Duration::from_secs(15) * look;
             let at = look % 5760;
-            // Each day: an hour of waiting, an open of 45 s, a camera that hangs for a minute, a lane that does; else frames.
+            // Each day has an hour of waiting, an open that takes 45 s, and a camera and a lane that hang for a minute;
+            // otherwise frames.
             let waiting = (at < 240).then(|| camera.beat.wait());
             camera.enter(if (1000..1004).contains(&at) { Phase::Opening } else { Phase::Streaming });
             if !(1001..1004).contains(&at) && !(2001..2005).contains(&at) && at >= 240 {

@@ -16,7 +16,7 @@ use visiond_telemetry::trace;
 use crate::queue::{Counters, Popped, Queue};
 use crate::sink::{Opening, Sink, SinkEnd, SinkError, SinkType};
 
-/// What `section!` makes of the keys.
+/// The struct that `section!` generates from the keys.
 struct UdpSinkConfig {
     url: String,
     max_bytes: usize,

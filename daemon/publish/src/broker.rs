@@ -2,7 +2,7 @@
 //!
 //! A protocol implements [`BrokerClient`]; [`BrokerSink`] is the sink around it. A camera's messages go out in order, and each is
 //! kept until the broker has acknowledged it. After a lost connection the sink sends the unacknowledged messages again, in order
-//! and with the same ids. Messages that the broker refuses wait alone: those of other cameras go on.
+//! and with the same ids. Messages that the broker refuses wait separately: those of other cameras continue.
 
 mod outbox;
 mod queue_reader;
@@ -25,17 +25,17 @@ pub use spool_writer::SpoolWriter;
 /// How many messages may be in flight: sent, and not yet acknowledged.
 pub const WINDOW: usize = 256;
 
-/// How many bytes they may have, and one message.
+/// How many bytes may be in flight, plus one message.
 pub const WINDOW_BYTES: usize = 8 << 20;
 
 /// How often the sink calls [`BrokerClient::tick`].
 pub const TICK: Duration = Duration::from_millis(250);
 
-/// How many bytes a broker may send between two answers to something that visiond sent: far more than a broker has to say, and
-/// soon received by a sink that gives up a broker that never stops.
+/// How many bytes a broker may send between two answers to something that visiond sent. It is far more than a broker needs to
+/// send, and low enough that a sink soon gives up on a broker that never stops.
 pub const UNASKED_BYTES: usize = 4 << 20;
 
-/// The longest text of a broker's that visiond repeats, in characters.
+/// The longest broker text that visiond repeats, in characters.
 const REPEATED_CHARS: usize = 200;
 
 /// A TCP connection, with TLS or without.
@@ -43,9 +43,9 @@ pub trait TcpOrTls: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> TcpOrTls for T {}
 
-/// Returns why a broker that sent more than [`UNASKED_BYTES`] is given up.
+/// Returns why visiond disconnects from a broker that sent more than [`UNASKED_BYTES`].
 pub fn unasked(who: &str) -> String {
-    format!("the {who} sent {} MiB that answer nothing", UNASKED_BYTES >> 20)
+    format!("the {who} sent {} MiB that visiond did not request", UNASKED_BYTES >> 20)
 }
 
 /// Cuts a broker's text for the log.
@@ -72,8 +72,8 @@ pub struct QueuedMessage {
 pub enum BrokerEvent {
     /// The broker has the message of this number. Acknowledgements may come in any order.
     Acknowledged(u64),
-    /// The broker can never accept the message of this number, or one of the client's own, and why. The sink gives it up and logs
-    /// it, once in a while, because the same may hold for every message.
+    /// The broker can never accept the message of this number, or one of the client's own, and why. The sink drops it and
+    /// logs that at intervals, because the same may apply to every message.
     Impossible(Option<u64>, String),
     /// The broker does not accept the message of this number now, and why: a sentence that names the camera or topic, and the
     /// remedy. The sink keeps it, and the later ones of its camera, and tries again.
@@ -88,7 +88,7 @@ pub enum BrokerEvent {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Loss {
     pub reason: String,
-    /// What to check if connections are lost for this reason again and again; `None` if the reason says it.
+    /// What to check if connections are repeatedly lost for this reason; `None` if the reason itself explains it.
     pub remedy: Option<String>,
 }
 
@@ -111,7 +111,7 @@ pub trait BrokerClient: Send {
     /// anything that only `event` does. After an error the connection counts as lost.
     fn send(&mut self, message: &QueuedMessage) -> impl Future<Output = Result<(), String>>;
 
-    /// Waits for the next event, and does the protocol's own work. The sink calls it again and again while connected, and drops
+    /// Waits for the next event, and does the protocol's own work. The sink calls it repeatedly while connected, and drops
     /// the future whenever there is something to send, so it must be cancel-safe.
     fn event(&mut self) -> impl Future<Output = BrokerEvent>;
 
@@ -125,7 +125,7 @@ pub trait BrokerClient: Send {
         self.close(within)
     }
 
-    /// Applies new settings; returns `false` if the client has to connect again for them.
+    /// Applies new settings; returns `false` if the client must reconnect for them.
     fn configure(&mut self, config: &SinkConfig) -> bool;
 
     /// Called every [`TICK`] while connected, for what a protocol sends in addition to messages. Must not wait.

@@ -1,9 +1,9 @@
-//! Writes JSON lines to a file, which is rotated by size and created again after it was moved or deleted.
+//! Writes JSON lines to a file, which is rotated by size and recreated after it was moved or deleted.
 //!
 //! Every line is one write(2) in append mode. If the system cuts a line short (a full disk), the sink truncates the file to the
-//! last whole line, so that a reader never finds half a line; on opening it does so for what a killed process or a power cut
-//! left. A file that cannot be written delays nothing: its messages count as lost, and the sink retries after 0.25 s, then less
-//! and less often, down to every 5 s.
+//! last whole line, so that a reader never finds half a line; when it opens a file, it does the same for a line that a killed
+//! process or a power cut left. A file that cannot be written delays nothing: its messages count as lost, and the sink
+//! retries after 0.25 s, then at growing intervals up to 5 s.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -22,7 +22,7 @@ use super::sink::{Opening, Sink, SinkEnd, SinkError, SinkType};
 /// How often the sink checks whether its file was moved, deleted or truncated.
 const LOOK_UP_EVERY: Duration = Duration::from_secs(1);
 
-/// The start of every line. A file's end that begins so and has no line feed is a line that was cut short.
+/// The start of every line. If the end of a file starts like this and has no line feed, the line was cut short.
 const OUR_LINE: &[u8] = b"{\"schema\":\"visiond/";
 
 /// How many bytes at the end of a file the sink searches for a line that was cut short.
@@ -45,7 +45,7 @@ pub struct FileSink {
 #[derive(Debug)]
 struct OpenLog {
     file: File,
-    /// Device and inode, which identify a file whatever its name.
+    /// Device and inode, which identify a file regardless of its name.
     id: (u64, u64),
     len_bytes: u64,
     /// Devices such as /dev/null have no length, so the sink neither truncates nor rotates them.
@@ -255,7 +255,7 @@ impl OpenLog {
         Ok(())
     }
 
-    /// Removes a line of ours that was cut short at the end; ends any other unfinished line with a line feed.
+    /// Removes a truncated line of visiond's from the end; ends any other unfinished line with a line feed.
     fn mend_end(&mut self, path: &Path, sink: &str) -> io::Result<()> {
         let looked_at = self.len_bytes.min(LONGEST_LINE_BYTES);
         let start = self.len_bytes - looked_at;
@@ -306,7 +306,7 @@ pub(super) fn numbered(path: &Path, n: u32) -> PathBuf {
     name.into()
 }
 
-/// Whether waiting can solve it.
+/// Whether waiting can solve the problem.
 fn is_passing(error: &io::Error) -> bool {
     use io::ErrorKind::{InvalidInput, IsADirectory, NotADirectory, NotFound, PermissionDenied, ReadOnlyFilesystem};
     !matches!(

@@ -22,17 +22,17 @@ use crate::nats::NatsClient;
 use crate::sink::SinkContext;
 use crate::spool::Spool;
 
-/// Between two things that a peer says: a byte that UTF-8 does not have.
+/// Separates two parts of a peer's script: a byte that cannot occur in UTF-8.
 const PAUSE: u8 = 0xFF;
-/// Stands for the subject on which a NATS client waits for its next answer.
+/// A placeholder for the subject on which a NATS client waits for its next answer.
 const REPLY: &[u8] = b"@R";
 /// The messages that are sent to a broker.
 const MESSAGES: u64 = 4;
-/// More events than a script can cause. Time is simulated: this much is over at once.
+/// More events than a script can cause. Time is simulated, so this passes at once.
 const EVENTS: usize = 1000;
 const PATIENCE: Duration = Duration::from_secs(600);
 
-/// Connects to a broker that says `script`, whatever it is sent; the first byte chooses the options.
+/// Connects to a broker that sends `script` regardless of its input; the first byte chooses the options.
 pub fn mqtt(script: &[u8]) {
     let Some((choice, script)) = script.split_first() else { return };
     let protocol = if choice & 1 == 0 { "5" } else { "3.1.1" };
@@ -47,7 +47,7 @@ pub fn mqtt(script: &[u8]) {
     });
 }
 
-/// Connects to a server that says `script`, whatever it is sent; the first byte chooses the options.
+/// Connects to a server that sends `script` regardless of its input; the first byte chooses the options.
 pub fn nats(script: &[u8]) {
     let Some((choice, script)) = script.split_first() else { return };
     let options = match choice & 3 {
@@ -86,7 +86,8 @@ fn face<C: BrokerClient>(
     runtime.shutdown_background();
 }
 
-/// Says the next part of `script` whenever it has read something, or nothing comes; then closes the connection and all others.
+/// Sends the next part of `script` whenever it has read something, or after a silence; then closes this and all other
+/// connections.
 async fn peer(listener: TcpListener, script: &[u8]) {
     let Ok((mut stream, _)) = listener.accept().await else { return };
     let mut replies = VecDeque::new();
@@ -114,7 +115,7 @@ fn reply_subjects(said: &[u8]) -> impl Iterator<Item = Vec<u8>> {
     requests.filter_map(|line| line.split(|byte| *byte == b' ').nth(2).map(<[u8]>::to_vec))
 }
 
-/// Puts a subject in each place for one; those that are used up are used again.
+/// Replaces each placeholder with a subject, and starts over when they run out.
 fn with_replies(part: &[u8], replies: &mut VecDeque<Vec<u8>>) -> Vec<u8> {
     let mut out = Vec::with_capacity(part.len());
     let mut rest = part;
@@ -128,7 +129,7 @@ fn with_replies(part: &[u8], replies: &mut VecDeque<Vec<u8>>) -> Vec<u8> {
     out
 }
 
-/// Sends messages as a sink does, until the connection is lost. Only what was sent is acknowledged or given up, each once.
+/// Sends messages like a sink, until the connection is lost. Only sent messages are acknowledged or dropped, each once.
 async fn session(mut client: impl BrokerClient) {
     let sent = |number| QueuedMessage {
         number,
@@ -160,12 +161,12 @@ async fn session(mut client: impl BrokerClient) {
         }
         panic!("{EVENTS} events, and no end");
     };
-    // A peer that says nothing is given up by the sink around the client.
+    // The sink around the client gives up on a silent peer.
     let _ = timeout(PATIENCE, talk).await;
     client.close(Duration::from_secs(1)).await;
 }
 
-/// Opens a spool whose files hold anything, reads it, and goes on with it.
+/// Opens a spool whose files hold arbitrary bytes, reads it, and continues to use it.
 ///
 /// `data` is files: the length as two bytes, then the content. The first is the cursor, the others are segments.
 pub fn spool(directory: &Path, data: &[u8]) {
@@ -184,9 +185,9 @@ pub fn spool(directory: &Path, data: &[u8]) {
     check_goes_on(directory, spool, next);
 }
 
-/// Damages a spool as a disk does, and reads it: each message is as it was written, in order.
+/// Damages a spool like a faulty disk, and reads it: each message is unchanged and in order.
 ///
-/// `data` is up to three faults, each of a file, a place in it, and what is there then.
+/// `data` is up to three faults, each with a file, an offset, and the new byte.
 pub fn spool_damage(directory: &Path, data: &[u8]) {
     empty(directory);
     let message = |number: u64| QueuedMessage {
@@ -215,7 +216,7 @@ pub fn spool_damage(directory: &Path, data: &[u8]) {
             0 => content.truncate(at),
             1 => content[at..end].fill(0),
             2 => content[at..end].fill(0xFF),
-            // One bit: three of them are never taken for a whole record.
+            // Flip one bit: three flips never look like a whole record.
             _ => content.iter_mut().skip(at).take(1).for_each(|byte| *byte ^= 1 << (value & 7)),
         }
         fs::write(path, content).unwrap();
@@ -252,7 +253,7 @@ fn open(directory: &Path) -> Spool {
     Spool::open(directory, 1 << 20).unwrap()
 }
 
-/// Reads everything: numbers go up, and reading ends.
+/// Reads everything: numbers rise, and reading ends.
 fn read_all(spool: &mut Spool) -> BTreeMap<u64, QueuedMessage> {
     let mut found = BTreeMap::new();
     while !spool.is_read() {

@@ -3,8 +3,8 @@
 //! A sink is one file here with its own thread and its own bounded queue, so that a slow sink delays neither a lane nor
 //! another sink. `docs/message.md` describes the messages.
 //!
-//! Why an output stops working is a sentence (`String`) throughout this crate: it goes to the log, and nothing decides by it.
-//! Why one cannot be opened is a [`SinkError`], which `visiond check` shows at its key.
+//! Throughout this crate, the reason for an outage is a sentence (`String`), because it only goes to the log. A sink that
+//! cannot be opened has a [`SinkError`], which `visiond check` shows at its key.
 
 #[cfg(test)]
 mod add_a_sink;

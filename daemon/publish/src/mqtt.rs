@@ -39,10 +39,10 @@ pub struct MqttClient {
     succession: Succession,
     /// The will to try next.
     will_delivery: WillDelivery,
-    /// The one of the last session.
+    /// The will of the last session.
     accepted_will: WillDelivery,
-    /// MQTT 3.1.1: whether the broker acknowledged nothing in a session with that will, which is weak. Then messages are as weak: the
-    /// will alone may be so because a proxy closed the connections, while the broker was away.
+    /// MQTT 3.1.1: whether the broker acknowledged nothing in a session with that weak will. Messages then use the same weak
+    /// settings. The will alone may be weak because a proxy closed the connections while the broker was down.
     limits_messages: bool,
     /// How many connections in a row the broker closed without an answer.
     closed: u32,
@@ -53,26 +53,26 @@ pub fn shares_topics(a: &MqttSinkConfig, b: &MqttSinkConfig) -> bool {
     a.topic_prefix == b.topic_prefix && same_broker(&a.url, &b.url)
 }
 
-/// Whether `stays` announces cameras to Home Assistant where `gone` does.
+/// Whether `stays` announces cameras to Home Assistant in the same place as `gone`.
 pub fn shares_discovery(gone: &MqttSinkConfig, stays: &MqttSinkConfig) -> bool {
     stays.home_assistant && gone.discovery_prefix == stays.discovery_prefix && same_broker(&gone.url, &stays.url)
 }
 
-/// Whether two URLs are those of one broker. With and without TLS it has two ports.
+/// Whether two URLs belong to one broker. It has different ports with and without TLS.
 fn same_broker(a: &str, b: &str) -> bool {
     let (Some((scheme, host, port)), Some((other_scheme, other_host, other_port))) = (split_broker(a), split_broker(b))
     else {
         return false;
     };
-    // Of one scheme, an absent port is the same as the default one.
+    // For the same scheme, an absent port equals the default one.
     let number = |port: Option<u16>| port.unwrap_or(connect::default_port(scheme));
     host.eq_ignore_ascii_case(other_host) && (scheme != other_scheme || number(port) == number(other_port))
 }
 
-/// So many such connections in a row may mean that a broker of MQTT 3.1.1 does not accept the will: then weaker ones are tried.
+/// This many such connections in a row may mean that an MQTT 3.1.1 broker does not accept the will, so weaker ones are tried.
 const CLOSED_FOR_WILL: u32 = 3;
 
-/// The wills that are tried, strongest first.
+/// The wills to try, strongest first.
 const WILLS: [WillDelivery; 4] = [
     WillDelivery { retain: true, qos: 1 },
     WillDelivery { retain: false, qos: 1 },
@@ -138,7 +138,7 @@ impl MqttClient {
     /// Starts a session, with a weaker will if the broker does not accept this one.
     async fn open_session(&mut self) -> Result<MqttSession, NoSession> {
         if self.config.protocol == MqttProtocol::V5 {
-            // The broker says what it does not accept, which may have changed.
+            // The broker reports what it does not accept, which may have changed.
             self.will_delivery = WILLS[0];
         }
         for _ in WILLS {
@@ -180,7 +180,7 @@ impl MqttClient {
         }
     }
 
-    /// Notes how an attempt ended. A broker that closes one connection after the other without an answer gets another will next time.
+    /// Notes how an attempt ended. A broker that keeps closing connections without an answer gets another will next time.
     fn note_end(&mut self, end: &Result<MqttSession, NoSession>) {
         match end {
             Err(NoSession::Closed(_)) if self.is_v3() => {
@@ -194,7 +194,7 @@ impl MqttClient {
                 let accepted = std::mem::replace(&mut self.will_delivery, WILLS[0]);
                 if std::mem::replace(&mut self.accepted_will, accepted) != accepted {
                     self.limits_messages = false;
-                    // One of MQTT 3.1.1 does not say what it lacks.
+                    // An MQTT 3.1.1 broker does not report what it lacks.
                     if !self.is_v3() {
                         self.warn_of_limits();
                     }
@@ -232,7 +232,7 @@ impl MqttClient {
     fn client_id_remedy(&self) -> &'static str {
         match self.config.client_id {
             Some(_) => "give each its own `client_id`",
-            // Their topics are the same, too.
+            // Their topics are also the same.
             None => "give each machine its own `name` under [device]",
         }
     }
@@ -294,7 +294,7 @@ impl BrokerClient for MqttClient {
             SessionEvent::Lost(reason) => {
                 self.note_lost();
                 let (id, remedy) = (self.client_id(), self.client_id_remedy());
-                // MQTT 5 has a packet for the reason.
+                // MQTT 5 has a packet that carries the reason.
                 let cause = match self.config.protocol {
                     MqttProtocol::V3 => ": with MQTT 3.1.1 it can refuse a topic, a QoS or a size only by closing",
                     MqttProtocol::V5 => "",
@@ -351,7 +351,7 @@ impl BrokerClient for MqttClient {
         let cleared = tokio::time::timeout(within, removed).await;
         if !matches!(cleared, Ok(Some(()))) {
             let (sink, url, topics) = (&self.sink, &self.config.url, self.topics.all());
-            log::warn!("sink {sink}: {url}: cannot clear what the broker retains at {topics}; see docs/mqtt.md");
+            log::warn!("sink {sink}: {url}: cannot clear the broker's retained messages at {topics}; see docs/mqtt.md");
         }
     }
 
@@ -418,7 +418,7 @@ mod tests {
             (PLAIN, "url = \"mqtt://a\"\nlogin = \"a\"", true),
             (PLAIN, "url = \"mqtt://a\"\nclient_id = \"a\"", true),
             (PLAIN, "url = \"mqtt://a\"\nkeep_alive = \"1s\"", true),
-            // The client id has it.
+            // The client id contains it.
             (PLAIN, "url = \"mqtt://a\"\nname = \"other\"", true),
             ("url = \"mqtts://a\"", "url = \"mqtts://a\"\nca = \"a\"", true),
             (proof, &proof.replace("certificate = \"a\"", "certificate = \"b\""), true),
@@ -465,7 +465,7 @@ mod tests {
         (MqttClient::open(&sink, config, context).unwrap(), listener)
     }
 
-    /// Returns the next packet that the broker gets.
+    /// Returns the next packet that the broker receives.
     async fn packet(stream: &mut TcpStream) -> v5::Packet {
         let mut bytes = BytesMut::new();
         loop {
@@ -525,7 +525,7 @@ mod tests {
             }
             broker.write_all(&[0x40, 2, 0, 1, 0x40, 2, 0, 2]).await.unwrap();
             assert_eq!(client.event().await, BrokerEvent::Acknowledged(7));
-            // A retained message is the cameras' own matter.
+            // The cameras handle retained messages.
             broker.write_all(&[0x31, 4, 0, 1, b'a', 0]).await.unwrap();
             assert_eq!(client.event().await, BrokerEvent::Nothing);
             let cameras = vec![Arc::new(CameraMetrics::new("door".into()))];
@@ -619,7 +619,7 @@ mod tests {
         (will, accepts.then_some(stream))
     }
 
-    /// Connects once. Returns the wills that the broker was shown, and how the session's first message came: retained, and its QoS.
+    /// Connects once. Returns the wills that the broker received, and the retain flag and QoS of the session's first message.
     /// Then the broker closes the connection.
     async fn meet(
         client: &mut MqttClient,
@@ -662,7 +662,7 @@ mod tests {
                 for _ in 0..CLOSED_FOR_WILL {
                     assert_eq!(meet(&mut client, &listener, None, true).await, (vec![WILLS[0]], None));
                 }
-                // The broker is back, and accepts whatever will comes next.
+                // The broker is back, and accepts any will.
                 let met = meet(&mut client, &listener, Some(WILLS[0]), acknowledges).await;
                 assert_eq!(met, (vec![WILLS[1]], Some((true, 1))));
                 for _ in 0..2 {
@@ -687,7 +687,7 @@ mod tests {
                     let met = meet(&mut client, &listener, Some(weak), false).await;
                     assert_eq!(met, (vec![WILLS[0], weak], Some((weak.retain, weak.qos))));
                 }
-                // It has other settings now.
+                // Its settings have changed.
                 let met = meet(&mut client, &listener, Some(WILLS[0]), false).await;
                 assert_eq!(met, (vec![WILLS[0]], Some((true, 1))));
             }

@@ -1,14 +1,13 @@
 //! The NATS sink: publishes each message to a JetStream stream.
 //!
-//! A message has its id in the header `Nats-Msg-Id`, so that a server that has it already does not store it twice. It counts as
-//! written once the stream has acknowledged it; the sink does not wait for one acknowledgement before it sends the next
-//! message.
+//! A message has its id in the header `Nats-Msg-Id`, so that a server does not store it twice. It counts as written once the
+//! stream has acknowledged it; the sink does not wait for one acknowledgement before it sends the next message.
 //!
 //! One connection keeps a camera's messages in order. [`BrokerSink`] reconnects, and starts with the
 //! oldest unacknowledged message.
 //!
-//! The client is ours: those to be had reconnect by themselves, and send what they still hold before what was lost with the
-//! connection; and they keep whatever a server sends, without a bound.
+//! visiond has its own client. The available ones reconnect by themselves, send what they still hold before the messages that
+//! were lost with the connection, and buffer what a server sends without a bound.
 
 mod answer;
 mod auth;
@@ -30,11 +29,11 @@ use auth::ClientAuth;
 use connection::{Answer, NatsConnection};
 use stream::Subjects;
 
-/// A server that is killed may lose what it acknowledged in its last moments, because it acknowledges before the system has the
-/// data. Messages that were acknowledged this shortly before the connection broke are sent again.
+/// A killed server may lose the messages that it acknowledged last, because it acknowledges before it passes the data to the
+/// system. Messages that were acknowledged this shortly before the connection broke are sent again.
 const RESEND_ACKNOWLEDGED_WITHIN: Duration = Duration::from_secs(1);
 
-/// How many of them are sent again at most, and no more than [`WINDOW_BYTES`] and one.
+/// How many of them are sent again, limited to [`WINDOW_BYTES`] plus one message.
 const MOST_RECENT: usize = 512;
 
 pub struct NatsClient {
@@ -76,7 +75,7 @@ impl NatsClient {
         })
     }
 
-    /// Reads the files that the configuration names, as each connection does; returns what the device shows to the server.
+    /// Reads the files that the configuration names, like each connection; returns the device's credentials.
     pub fn check(config: &NatsSinkConfig) -> Result<ClientAuth, SinkError> {
         let encrypted = config.url.iter().any(|url| url.starts_with("tls:"));
         if encrypted || config.ca.is_some() || config.certificate.is_some() {
@@ -202,7 +201,7 @@ mod tests {
         }
     }
 
-    /// Accepts a connection as a NATS server does; `answer` comes where PONG would. Returns what the client introduces itself with.
+    /// Accepts a connection like a NATS server; `answer` replaces PONG. Returns the client's CONNECT.
     async fn accept(listener: &TcpListener, answer: &str) -> (TcpStream, String) {
         let (mut stream, _) = listener.accept().await.unwrap();
         stream.write_all(b"INFO {\"max_payload\":1048576,\"headers\":true}\r\n").await.unwrap();
@@ -306,7 +305,7 @@ mod tests {
         const OTHER: &str = r#"{"error":{"code":500,"err_code":1,"description":"no space"}}"#;
         const EXISTS: &str = r#"{"error":{"code":400,"err_code":10058,"description":"name in use"}}"#;
         let off = |code: u64| format!(r#"{{"error":{{"code":503,"err_code":{code},"description":"off"}}}}"#);
-        // An answer of "" says that there is no JetStream.
+        // An empty answer means that there is no JetStream.
         for (create, answers, words) in [
             (false, &["{}"][..], None),
             (true, &["{}"], None),
@@ -384,7 +383,7 @@ mod tests {
         client.remember(message(3));
         let numbers = |client: &NatsClient| client.recent.iter().map(|(_, message)| message.number).collect::<Vec<_>>();
         assert_eq!(numbers(&client), [2, 3]);
-        // Held in the future, so that the count alone decides.
+        // Times in the future, so that only the count decides.
         (4..2000).for_each(|number| client.recent.push_back((Instant::now() + HANG, message(number))));
         client.remember(message(2000));
         assert_eq!((client.recent.len(), numbers(&client)[0], numbers(&client)[511]), (512, 1489, 2000));

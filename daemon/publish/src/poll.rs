@@ -3,7 +3,7 @@
 use std::io;
 use std::time::Duration;
 
-/// Waits until one of `entries` is ready or `timeout` is over (`None`: for ever); their `revents` say what is.
+/// Waits until one of `entries` is ready or `timeout` is over (`None`: forever); their `revents` hold the result.
 pub fn poll(entries: &mut [libc::pollfd], timeout: Option<Duration>) -> io::Result<()> {
     // Rounded up, so that a short wait does not become a spin.
     let timeout_ms = timeout.map_or(-1, |t| t.as_micros().div_ceil(1000).min(i32::MAX as u128) as libc::c_int);

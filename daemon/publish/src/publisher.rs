@@ -1,7 +1,7 @@
-//! Runs the sinks: hands each message to their queues, and changes the sinks while they run.
+//! Runs the sinks: passes each message to their queues, and changes the sinks while they run.
 //!
-//! [`Publisher::change`] keeps a sink that writes to the same place as before: its queue, its open file and its readers stay,
-//! and it receives its new settings through its queue.
+//! [`Publisher::change`] keeps a sink whose output is unchanged: its queue, its open file and its readers stay, and it
+//! receives its new settings through its queue.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -145,12 +145,12 @@ impl Publisher {
         Ok(publisher)
     }
 
-    /// Opens the sinks whose place no running sink writes to. Does not touch the running sinks.
+    /// Opens the sinks to whose output no running sink writes. Does not touch the running sinks.
     ///
     /// # Errors
     ///
-    /// A sink's keys are wrong or, with [`IfUnusable::Refuse`], its place can never be used as configured: its folder is missing,
-    /// for example. A problem that can pass, such as a full disk, is logged and retried instead.
+    /// A sink's keys are wrong or, with [`IfUnusable::Refuse`], its output can never be used as configured: its folder is
+    /// missing, for example. A problem that can pass, such as a full disk, is logged and retried instead.
     pub fn prepare(&self, sinks: &[SinkConfig], if_unusable: IfUnusable) -> Result<PreparedSinks, PublishError> {
         if let Some((number, error)) = shared_spool(sinks) {
             return Err(PublishError::Open { sink: sinks[number].name.clone(), error });
@@ -222,7 +222,7 @@ impl Publisher {
         }
     }
 
-    /// Returns what happened to each sink's messages so far.
+    /// Returns the counters of each sink's messages.
     pub fn counts(&self) -> Vec<SinkCounts> {
         self.shared.sinks().iter().map(RunningSink::counts).collect()
     }
@@ -247,8 +247,8 @@ impl Publisher {
         self.shared.sinks().iter().for_each(|sink| sink.handle.queue.close(deadline));
     }
 
-    /// Brings the deadline of all sinks forward to `latest`: of those whose queues are closed, of those that a change removed,
-    /// and of the others once their queues are closed.
+    /// Brings the deadline of all sinks forward to `latest`. This applies to sinks with closed queues, to those that a change
+    /// removed, and to the others once their queues are closed.
     pub fn hasten(&self, latest: Instant) {
         let mut ending = self.shared.ending.lock();
         ending.latest = Some(ending.latest.map_or(latest, |known| known.min(latest)));
@@ -320,7 +320,7 @@ impl SharedSinks {
         let sinks = self.sinks();
         let end = !sinks.is_empty() && sinks.iter().all(|sink| sink.handle.gone.load(Ordering::SeqCst));
         if end {
-            // A first reason that is set already stays.
+            // A reason that is already set stays.
             let _ = self.failure.set(PublishError::ReaderGone);
             self.stop.raise();
         }
@@ -336,7 +336,7 @@ impl RetiredSinks {
     }
 }
 
-/// Waits for the threads of sinks whose queues are closed. They share the time, however many of them hang.
+/// Waits for the threads of sinks whose queues are closed. They share the time, no matter how many of them hang.
 fn join(sinks: &[RunningSink]) -> Vec<SinkCounts> {
     let began = Instant::now();
     sinks.iter().for_each(|sink| sink.join(began));
@@ -344,7 +344,7 @@ fn join(sinks: &[RunningSink]) -> Vec<SinkCounts> {
 }
 
 impl RunningSink {
-    /// Tells a sink that ends before which sinks stay: what it clears depends on that.
+    /// Informs a sink which sinks stay before it ends, because that decides what it clears.
     fn leave_to(&self, stay: &[Self]) {
         let any = |shares: fn(&MqttSinkConfig, &MqttSinkConfig) -> bool| {
             let SinkKind::Mqtt(gone) = &self.config.kind else { return false };
@@ -397,30 +397,27 @@ impl RunningSink {
             && !(*only_detections && message.is_empty())
     }
 
-    /// Waits for the thread until shortly after `began` and the queue's deadline, then leaves a thread that hangs in a system
-    /// call behind.
+    /// Waits for the thread until shortly after `began` and the queue's deadline, then abandons a thread that hangs in a
+    /// system call.
     fn join(&self, began: Instant) {
         let Some(thread) = self.handle.thread.lock().take() else { return };
         let queue = &self.handle.queue;
-        // Read again and again, because it may be brought forward.
+        // Read repeatedly, because it may be brought forward.
         let patience = || queue.deadline().map_or(began, |deadline| deadline.max(began)) + LAST_PATIENCE;
         while Instant::now() < patience() && !finished_by([&thread], patience().min(Instant::now() + LAST_PATIENCE)) {}
         if !thread.is_finished() {
             queue.abandon(|counters| &counters.unsent);
             let spool = queue.counters.spool.lock().as_ref().map(|spool| spool.records);
             let kept = match spool {
-                Some(records) => format!(" and {records} messages in its spool"),
+                Some(records) => format!("; {records} messages stay in its spool"),
                 None => {
                     Counters::add(&queue.counters.unsent, queue.counters.in_hand());
                     String::new()
                 }
             };
-            log::error!("sink {}: its output does not respond; leaving its thread{kept} behind", self.config.name);
+            log::error!("sink {}: its output does not respond; abandoning its thread{kept}", self.config.name);
         } else if thread.join().is_err() {
-            log::error!(
-                "sink {}: its thread panicked, which is a fault of visiond: please report it",
-                self.config.name
-            );
+            log::error!("sink {}: its thread panicked, which is a bug in visiond: please report it", self.config.name);
             self.handle.queue.abandon(|counters| &counters.failed);
         }
         let counts = self.counts();
@@ -451,7 +448,7 @@ pub fn check(sinks: &[SinkConfig]) -> Vec<(usize, SinkError)> {
     shared.chain(each).collect()
 }
 
-/// Returns the first sink whose spool folder another sink has.
+/// Returns the first sink whose spool folder belongs to another sink.
 fn shared_spool(sinks: &[SinkConfig]) -> Option<(usize, SinkError)> {
     let mut known: Vec<(PathBuf, &str)> = Vec::new();
     for (number, sink) in sinks.iter().enumerate().filter(|(_, sink)| sink.durable) {

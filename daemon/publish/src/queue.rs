@@ -1,7 +1,7 @@
 //! A sink's queue: bounded, with counters. When it is full it drops messages or blocks, as configured.
 //!
 //! The lane pushes, and the sink's own thread pops. A push takes a lock and moves an `Arc`. It does no I/O and wakes no thread,
-//! which [`Queue::wake`] does on another thread. The first sink thread that needs the JSON line makes it for all sinks.
+//! which [`Queue::wake`] does on another thread. The first sink thread that needs the JSON line serializes it for all sinks.
 
 use std::collections::VecDeque;
 use std::ops::Deref;
@@ -19,7 +19,7 @@ use visiond_system::wake_pipe::WakePipe;
 
 use super::rate_limit::CameraRateLimit;
 
-/// Counts of a sink's messages by their fate: see [`SinkCounts`](visiond_message::status::SinkCounts).
+/// Counts of a sink's messages by outcome: see [`SinkCounts`](visiond_message::status::SinkCounts).
 #[derive(Debug, Default)]
 pub struct Counters {
     /// What the status shows.
@@ -28,7 +28,7 @@ pub struct Counters {
     pub taken: AtomicU64,
     /// 0 for a sink without a broker, 1 not connected, 2 connected.
     pub connected: AtomicU64,
-    /// Messages in memory of cameras that the broker refuses.
+    /// Messages in memory that belong to refused cameras.
     pub refused: AtomicU64,
     pub outage: Mutex<Option<String>>,
     /// Durable: messages sent without being on disk, because the disk refused them.
@@ -49,7 +49,7 @@ impl Counters {
         counter.fetch_add(n, Ordering::Relaxed);
     }
 
-    /// Shows the output's outage, or that there is none, in the status.
+    /// Shows in the status whether the output has an outage.
     pub fn report_outage(&self, outage: &Outage) {
         *self.outage.lock() = outage.reason().map(str::to_owned);
     }
@@ -68,14 +68,14 @@ pub struct Removed {
     pub shares_discovery: bool,
 }
 
-/// Set once another sink publishes to the same topics: what the broker retains there is that sink's.
+/// Set once another sink publishes to the same topics: their retained messages belong to that sink.
 pub type Succession = Arc<OnceLock<Removed>>;
 
 /// The result of [`Queue::pop`].
 #[derive(Debug)]
 pub enum Popped {
     Message(Arc<Published>),
-    /// The sink has new settings; its place is the same.
+    /// The sink has new settings; its output is the same.
     Configured(Box<SinkConfig>),
     TimedOut,
     Closed,
@@ -91,7 +91,7 @@ pub struct Queue {
     unannounced: AtomicBool,
     stop: Stop,
     removed: OnceLock<Removed>,
-    /// Counts of the messages by their fate.
+    /// Counts of the messages by outcome.
     pub counters: Counters,
 }
 
@@ -105,13 +105,13 @@ struct QueueState {
     rate_limit: Option<CameraRateLimit>,
     /// New settings that the sink has not taken yet.
     configured: Option<Box<SinkConfig>>,
-    /// Set once: the queue takes no more messages, and the sink has until then to write the rest.
+    /// Set once: the queue accepts no more messages, and the sink must write the rest by this time.
     deadline: Option<Instant>,
     /// The sink has ended for good; later messages are lost.
     dead: bool,
 }
 
-/// Messages in their order, and how many bytes they have.
+/// Messages in order, and their size in bytes.
 #[derive(Debug, Default)]
 struct WaitingMessages {
     messages: VecDeque<Arc<Published>>,
@@ -152,7 +152,7 @@ impl WaitingMessages {
         self.bytes -= bytes;
         if let Some(place) = self.cameras.iter().position(|(known, _)| known == camera) {
             let of_camera = &mut self.cameras[place].1;
-            // A message has some bytes at least, so none is left without any.
+            // Every message has at least a few bytes, so a camera without messages has none.
             *of_camera -= bytes;
             if *of_camera == 0 {
                 self.cameras.swap_remove(place);
@@ -169,7 +169,7 @@ pub struct TooLarge {
 }
 
 impl QueueState {
-    /// Makes room for a message of this size; returns `false` if it has to wait or to be dropped.
+    /// Makes room for a message of this size; returns `false` if it must wait or be dropped.
     fn make_room(&mut self, bytes: usize, counters: &Counters) -> bool {
         loop {
             let full = self.waiting.messages.len() >= self.capacity;
@@ -224,8 +224,8 @@ impl Queue {
         }
     }
 
-    /// Adds a message, which the sink learns about from [`Queue::wake`]. Returns at once unless `when_full` is `Block`; calls
-    /// `waits` before it waits. Drops a message that has more bytes than all may have, and returns its size.
+    /// Adds a message; [`Queue::wake`] then wakes the sink. Returns at once unless `when_full` is `Block`; calls `waits`
+    /// before it waits. Drops a message that is larger than the whole queue may be, and returns its size.
     pub fn push(&self, message: &Arc<Published>, waits: impl Fn()) -> Option<TooLarge> {
         let mut inner = self.inner.lock();
         let open = inner.deadline.is_none() && !inner.dead;
@@ -331,7 +331,7 @@ impl Queue {
         }
     }
 
-    /// Moves messages that the rate limit holds back, and whose interval has come, into the queue. `pop` does so too.
+    /// Moves messages that the rate limit holds back, and whose interval has come, into the queue. `pop` does the same.
     pub fn release_due(&self) {
         self.release(&mut self.inner.lock(), false);
     }
@@ -389,7 +389,7 @@ impl Queue {
         self.room.notify_all();
     }
 
-    /// Makes every later wake and close use `wake_pipe`, for a sink that sleeps in `poll`.
+    /// Makes every later wake and close write to `wake_pipe`, for a sink that sleeps in `poll`.
     pub fn wake_by(&self, wake_pipe: WakePipe) -> &WakePipe {
         self.wake_pipe.get_or_init(|| wake_pipe)
     }
@@ -406,7 +406,7 @@ impl Queue {
             return;
         };
         for message in due {
-            // With `block` the lane has gone on already, and each camera has one such message at most.
+            // With `block` the lane has already continued, and each camera has at most one such message.
             if inner.make_room(message.about_bytes(), &self.counters) || inner.when_full == WhenFull::Block {
                 inner.waiting.push_back(message);
                 Counters::add(&self.counters.queued, 1);
@@ -448,7 +448,7 @@ mod tests {
         queue.push(&Arc::new(Published::new(door_message(sequence, 1))), || ());
     }
 
-    /// What a sink would get at once.
+    /// The messages that a sink would get at once.
     fn rest(queue: &Queue) -> Vec<u64> {
         std::iter::from_fn(|| match queue.pop(Some(Duration::ZERO)) {
             Popped::Message(message) => Some(message.message().sequence),

@@ -1,4 +1,4 @@
-//! `max_rate`: limits each camera's messages per second, and sends the newest of those in between.
+//! Implements `max_rate`: limits each camera's messages per second, and sends the newest one of each interval.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -24,7 +24,7 @@ struct LimitedCamera {
 pub struct Offered {
     /// The message goes out now; otherwise it waits for its camera's interval.
     pub passes: bool,
-    /// The message replaces an older one that was waiting, which is left out.
+    /// The message replaces an older waiting one, which is skipped.
     pub replaces: bool,
 }
 
@@ -33,7 +33,7 @@ impl CameraRateLimit {
         Self { interval: Duration::from_secs_f64(1.0 / rate), cameras: Vec::new() }
     }
 
-    /// Changes the rate; messages that wait go on waiting.
+    /// Changes the rate; waiting messages keep waiting.
     pub fn set_rate(&mut self, rate: f64) {
         self.interval = Duration::from_secs_f64(1.0 / rate);
     }
@@ -68,7 +68,7 @@ impl CameraRateLimit {
         self.cameras.iter().filter(|camera| camera.held.is_some()).map(|camera| camera.turn).min()
     }
 
-    /// Takes all messages that wait, at the end.
+    /// Takes all waiting messages at shutdown.
     pub fn rest(&mut self) -> impl Iterator<Item = Arc<Published>> {
         self.cameras.iter_mut().filter_map(|camera| camera.held.take())
     }
@@ -81,7 +81,7 @@ mod tests {
 
     const MS: Duration = Duration::from_millis(1);
 
-    /// Returns which frames, taken at these milliseconds, go out and when, and how many were replaced.
+    /// Returns which frames, taken at these milliseconds, are sent and when, and how many were replaced.
     fn thinned(rate: f64, frames: impl IntoIterator<Item = u32>) -> (Vec<(u32, u64)>, u64) {
         let start = Instant::now();
         let mut rate_limit = CameraRateLimit::new(rate);
@@ -128,7 +128,8 @@ mod tests {
         let (door, gate) = (message(0, 0), visiond_message::testing::message("gate", &[]));
         let cameras = [door, Arc::new(gate)].map(|message| Arc::new(Published::new(message)));
         let (mut offered, mut out, mut replaced) = (0_u64, 0, 0);
-        // Two cameras with a message a second each, of which every second one is due; an hour without a camera a day.
+        // Two cameras with a message per second each, of which every second one is due; each day has an hour without a
+        // camera.
         for second in 0..30 * 86_400_u32 {
             let now = start + Duration::from_secs(1) * second;
             for camera in cameras.iter().filter(|_| second % 86_400 >= 3600) {

@@ -21,14 +21,14 @@ pub trait SinkType {
     /// Returns where messages go, for the log. No secrets.
     fn place(&self) -> String;
 
-    /// Finds out whether [`SinkType::open`] would fail, without connecting to or touching the output.
+    /// Checks whether [`SinkType::open`] would fail, without connecting to or touching the output.
     fn check(&self) -> Result<(), SinkError>;
 
     /// Opens the sink. Fails only if waiting cannot help, or with [`IfUnusable::Retry`] only if its keys are wrong.
     fn open(&self, opening: &Opening<'_>) -> Result<Box<dyn Sink>, SinkError>;
 }
 
-/// What a sink is opened with, besides the keys of its type.
+/// The parameters for opening a sink, in addition to the keys of its type.
 #[derive(Debug, Clone, Copy)]
 pub struct Opening<'a> {
     /// The keys that every sink has.
@@ -49,7 +49,7 @@ pub struct SinkError {
     pub key: &'static str,
     /// The reason, with a remedy.
     pub reason: String,
-    /// Whether the service would fail likewise.
+    /// Whether the service would fail in the same way.
     pub certainty: Certainty,
 }
 

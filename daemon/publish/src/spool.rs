@@ -7,10 +7,10 @@
 //! DIR/00000000000004c3.spool    the newest segment, which is appended to
 //! ```
 //! Only the cursor is changed in place. Segments are appended to, and deleted when everything in them is acknowledged or the
-//! spool is full. A start never appends to an old segment. Reading skips what a crash, a power cut or a disk fault damaged, at
-//! the end of a segment or anywhere in it. A file that cannot be read is renamed to `NAME.unreadable`, and the spool goes on
-//! without it. After a sync that failed, what it was about is written again. `docs/spool.md` explains to users what follows from
-//! this.
+//! spool is full. A start never appends to an old segment. Reading skips records that a crash, a power cut or a disk fault
+//! damaged, at the end of a segment or anywhere in it. A file that cannot be read is renamed to `NAME.unreadable`, and the
+//! spool continues without it. After a failed sync, its messages are written again. `docs/spool.md` explains the consequences
+//! to users.
 
 mod cursor;
 mod files;
@@ -36,13 +36,13 @@ use visiond_system::preflight::{may_make, may_open_or_create};
 pub use lock::OpenError;
 pub use record::MOST_BYTES;
 
-/// About how many segments a full spool has. When it is full, the oldest segment is deleted.
+/// The approximate number of segments of a full spool. When it is full, the oldest segment is deleted.
 const SEGMENTS: u64 = 32;
 /// The longest segment in bytes, unless one batch is longer.
 const LONGEST_SEGMENT: u64 = 8 << 20;
 /// How many bytes may wait for a sync. They are kept in memory.
 const MOST_UNSYNCED: usize = 16 << 20;
-/// How many bytes of messages are read again at once, and one message.
+/// How many bytes of messages are reread at once, plus one message.
 const READ_AGAIN_BYTES: usize = 1 << 20;
 
 #[derive(Debug)]
@@ -73,7 +73,7 @@ pub struct Spool {
 #[derive(Debug, Default)]
 pub struct Unsynced {
     records: Vec<UnsyncedRecords>,
-    /// Folders in which names are new.
+    /// Folders with new names.
     folders: BTreeSet<PathBuf>,
     cursor: Option<Arc<File>>,
     /// A sync failed. Linux then forgets what it could not write, and the next sync succeeds without it.
@@ -95,7 +95,7 @@ struct UnsyncedRecords {
 const CURSOR: &str = "cursor";
 
 impl Spool {
-    /// Finds out whether [`Spool::open`] would fail, without touching `directory`.
+    /// Checks whether [`Spool::open`] would fail, without touching `directory`.
     pub fn check(directory: &Path) -> Result<(), OpenError> {
         may_make(directory)?;
         if directory.exists() {
@@ -118,7 +118,7 @@ impl Spool {
         let lock = Lock::take(directory)?;
         let cursor = match AckCursor::open(&cursor_path) {
             Err(error) if !files::is_passing(&error) && fs::symlink_metadata(&cursor_path).is_ok() => {
-                // Without it, messages are sent again.
+                // Without the cursor, messages are sent again.
                 files::set_aside(&cursor_path, &error)?;
                 unreadable += 1;
                 AckCursor::open(&cursor_path)
@@ -156,8 +156,8 @@ impl Spool {
         Ok(spool)
     }
 
-    /// Finds out the next message's number. Removes or sets aside newest segments without a readable record, which would be in the
-    /// way of a new one of that name.
+    /// Determines the next message's number. Removes or sets aside the newest segments if they have no readable record,
+    /// because a new segment would need the same name.
     fn read_newest(&mut self) -> Result<(), OpenError> {
         while let Some(newest) = self.segments.back_mut() {
             self.next_number = self.next_number.max(newest.first);
@@ -186,9 +186,9 @@ impl Spool {
 
     /// Appends messages: all of them or, after an error, none. When the spool is full, deletes its oldest segments.
     ///
-    /// They are written into the page cache: a killed process loses none, a power cut may lose those that are not synced yet. They
-    /// stay in memory until then, where long lines are shared with the messages. 64 messages of 1 KB take one write(2) and about
-    /// 30 us.
+    /// They are written into the page cache: a killed process loses none, a power cut may lose those that are not synced yet.
+    /// Until then they also stay in memory, where long lines are shared with the messages. 64 messages of 1 KB take one
+    /// write(2) and about 30 us.
     pub fn append<'a>(&mut self, messages: impl Iterator<Item = &'a QueuedMessage>) -> io::Result<()> {
         let mut records = Records::default();
         let mut numbers: Option<(u64, u64)> = None;
@@ -289,7 +289,7 @@ impl Spool {
                 self.damaged += std::mem::take(&mut reader.damaged);
                 found
             });
-            // A larger number belongs to a later segment, and would hide what is there.
+            // A larger number belongs to a later segment, and would hide the messages there.
             let end = self.segments.get(at + 1).map_or(self.next_number, |next| next.first);
             match found {
                 Ok(Some(message)) if !(self.next_to_read..end).contains(&message.number) => {}
@@ -304,9 +304,8 @@ impl Spool {
         Ok(None)
     }
 
-    /// Reads messages again of which `numbers`, which rise, are those that are wanted: some of the first ones. Returns those that
-    /// it found, and how many of the numbers that settles: what is missing of these is lost. A segment that cannot be read is set
-    /// aside.
+    /// Rereads the messages with the first of the ascending `numbers`. Returns the messages that it found, and how many of
+    /// the numbers it has handled: messages missing among these are lost. A segment that cannot be read is set aside.
     pub fn read_again(&mut self, numbers: &[u64]) -> io::Result<(Vec<QueuedMessage>, usize)> {
         let Some(first) = numbers.first() else { return Ok((Vec::new(), 0)) };
         let after = self.segments.partition_point(|segment| segment.first <= *first);
@@ -324,7 +323,8 @@ impl Spool {
         Ok((found, settled))
     }
 
-    /// Finds messages of these numbers in a segment, not too many at once; returns how many of the numbers that settles.
+    /// Finds messages with these numbers in a segment, a limited amount at once; returns how many of the numbers it has
+    /// handled.
     fn find(&self, segment: Segment, numbers: &[u64], found: &mut Vec<QueuedMessage>) -> io::Result<usize> {
         let mut reader = SegmentReader::open(&self.directory, segment)?;
         let mut bytes = 0;
@@ -345,7 +345,7 @@ impl Spool {
         self.segments.front().map(|segment| segment.first)
     }
 
-    /// Goes on without the segment at this index, which cannot be read because of `error`.
+    /// Continues without the segment at this index, which cannot be read because of `error`.
     fn give_up(&mut self, at: usize, error: io::Error) -> io::Result<()> {
         let Some(&segment) = self.segments.get(at) else { return Ok(()) };
         self.set_aside(segment.first, error)?;
@@ -358,7 +358,8 @@ impl Spool {
         Ok(())
     }
 
-    /// Renames the segment of this first number, which cannot be read because of `error`. Fails if it is to be read again later.
+    /// Renames the segment with this first number, which cannot be read because of `error`. Fails if it should be read again
+    /// later.
     fn set_aside(&mut self, first: u64, error: io::Error) -> io::Result<()> {
         if files::is_passing(&error) {
             return Err(error);
@@ -397,7 +398,7 @@ impl Spool {
         Ok(written)
     }
 
-    /// Takes what a power cut could still damage, for a thread that may wait.
+    /// Takes the data that a power cut could still damage, for a thread that may wait.
     pub fn unsynced(&mut self) -> Option<Unsynced> {
         if self.writer.as_ref().is_some_and(SegmentWriter::is_deleted) {
             self.writer = None;
@@ -407,7 +408,7 @@ impl Spool {
         some.then(|| std::mem::take(&mut self.unsynced))
     }
 
-    /// Takes back what could not be synced. The next sync begins with writing it again; new messages go into a new segment.
+    /// Takes back the data that could not be synced. The next sync first writes it again; new messages go into a new segment.
     pub fn not_synced(&mut self, mut failed: Unsynced) {
         self.writer = None;
         // Others were deleted meanwhile.
@@ -425,7 +426,7 @@ impl Spool {
         self.unsynced.records.iter().map(|of_segment| of_segment.records.bytes()).sum()
     }
 
-    /// Whether a sync should not wait until its time.
+    /// Whether a sync should start before it is due.
     pub fn should_sync(&self) -> bool {
         self.unsynced_bytes() > MOST_UNSYNCED / 4
     }
@@ -434,7 +435,8 @@ impl Spool {
         self.segments.iter().map(|segment| segment.bytes).sum()
     }
 
-    /// Returns the number of unacknowledged messages; those of an earlier run are estimated. While the broker refuses a camera, what it has of the others since then counts.
+    /// Returns the number of unacknowledged messages; those of an earlier run are estimated. While the broker refuses a
+    /// camera, acknowledged messages of other cameras since then also count.
     pub fn records(&self) -> u64 {
         self.records_from(self.cursor.number + 1)
     }
@@ -502,7 +504,8 @@ impl Unsynced {
         }
     }
 
-    /// Syncs all of it to disk: the data before what refers to it. After an error, all of it counts as not synced.
+    /// Syncs everything to disk, data before the names and cursor that refer to it. After an error, none of it counts as
+    /// synced.
     pub fn sync(&mut self) -> io::Result<()> {
         let synced = self.try_sync();
         self.failed = synced.is_err();

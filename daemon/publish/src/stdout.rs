@@ -16,7 +16,7 @@ use super::poll::{entry, poll};
 use super::queue::{Counters, Popped, Queue};
 use super::sink::{Opening, Sink, SinkEnd, SinkError, SinkType};
 
-/// PIPE_BUF: what a pipe takes without waiting once poll(2) calls it writable.
+/// PIPE_BUF: how many bytes a pipe accepts without waiting once poll(2) reports it as writable.
 const CHUNK_BYTES: usize = 4096;
 
 /// How often the sink checks for the end of the daemon.
@@ -71,7 +71,7 @@ impl StdoutSink {
 
     /// Completes a line that was written in part, then writes this one; counts each complete line.
     ///
-    /// A line of which only a part went out is completed later, and is no error yet.
+    /// A line that was only partly written is completed later, and is not an error yet.
     fn write(&mut self, line: &[u8], queue: &Queue) -> Result<(), WriteFailure> {
         self.write_tail(queue)?;
         match self.write_all(line, queue) {

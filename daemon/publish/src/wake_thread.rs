@@ -1,7 +1,7 @@
 //! The thread that wakes the sinks' threads.
 //!
 //! Waking a sleeping thread costs a lane some 20 us if that thread's core sleeps too, and may cost the lane its core. A lane
-//! therefore wakes this one thread, however many sinks and readers there are, and none while this thread is running.
+//! therefore wakes only this thread, regardless of the number of sinks and readers, and no thread while this one is running.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -48,7 +48,7 @@ impl Drop for WakeThread {
         self.call();
         let handle = self.handle.take();
         if handle.is_some_and(|handle| handle.join().is_err()) {
-            log::error!("the thread that wakes the sinks panicked, which is a fault of visiond: please report it");
+            log::error!("the thread that wakes the sinks panicked, which is a bug in visiond: please report it");
         }
     }
 }
@@ -72,7 +72,7 @@ mod tests {
             let wake = move || {
                 count.fetch_add(1, Ordering::SeqCst);
                 let _ = woken.send(());
-                // Not a channel, because waiting on one would use up the calls.
+                // Not a channel, because waiting on one would consume the calls.
                 wait_until("the test to let it go on", || go_on.load(Ordering::SeqCst));
             };
             WakeThread::start(wake).unwrap()

@@ -12,21 +12,21 @@ use sha2::{Digest, Sha256};
 /// The longest text of a challenge that is read.
 const MOST_BYTES: usize = 8 << 10;
 
-/// Authenticates requests with one login, as the server has asked for it. Its `Debug` shows no secret.
+/// Authenticates requests with one login in the way that the server requests. Its `Debug` shows no secret.
 ///
-/// Servers hash the bytes of their realm, whatever encoding those have. So texts of challenges have a character for each byte here
-/// (ISO 8859-1), and so have user and password where they are put together with them.
+/// Servers hash the bytes of their realm in any encoding. So texts of challenges have one character per byte here (ISO
+/// 8859-1), and so do user and password when they are combined with them.
 pub struct Authenticator {
     user: String,
     password: String,
     challenge: Option<Challenge>,
-    /// Whether Basic is no answer.
+    /// Whether Basic is not allowed.
     is_digest_only: bool,
     /// How many requests the nonce has served.
     nonce_count: u32,
 }
 
-/// What a server asks for.
+/// The authentication that a server requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Challenge {
     Basic,
@@ -36,7 +36,7 @@ enum Challenge {
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct DigestChallenge {
     algorithm: Algorithm,
-    /// As the server wrote it, to be repeated.
+    /// As the server sent it, to be repeated.
     algorithm_name: Option<String>,
     is_session: bool,
     realm: String,
@@ -67,28 +67,28 @@ impl fmt::Debug for Authenticator {
 }
 
 impl Authenticator {
-    /// Makes one that sends nothing before the first challenge.
+    /// Creates an authenticator that sends nothing before the first challenge.
     pub fn new(user: String, password: String) -> Self {
         Self { user, password, challenge: None, is_digest_only: false, nonce_count: 0 }
     }
 
-    /// Answers no challenge of Basic from now on, which sends the password as it is.
+    /// Answers no more Basic challenges, which would send the password unhashed.
     pub fn require_digest(&mut self) {
         self.is_digest_only = true;
     }
 
-    /// Whether Basic is no answer.
+    /// Whether Basic is not allowed.
     pub fn is_digest_only(&self) -> bool {
         self.is_digest_only
     }
 
-    /// Whether requests have the password as it is, which everyone on the way can read where there is no TLS.
+    /// Whether requests contain the password unhashed, readable by everyone on the network path if there is no TLS.
     pub fn sends_password(&self) -> bool {
         self.challenge == Some(Challenge::Basic)
     }
 
-    /// Takes the values of the `WWW-Authenticate` headers of a 401, and chooses the strongest that it can answer. Returns false if it
-    /// can answer none; then the one before stays.
+    /// Takes the values of the `WWW-Authenticate` headers of a 401, and chooses the strongest that it can answer. Returns
+    /// false if it can answer none; then the previous one stays.
     pub fn challenge<'a>(&mut self, values: impl IntoIterator<Item = &'a [u8]>) -> bool {
         let strength = |challenge: &Challenge| match challenge {
             Challenge::Basic => None,
@@ -97,11 +97,12 @@ impl Authenticator {
         let offered = values.into_iter().flat_map(|value| challenges(&text_of(value)));
         let offered = offered.filter(|challenge| !self.is_digest_only || *challenge != Challenge::Basic);
         let Some(best) = offered.max_by_key(strength) else { return false };
-        // A server that knew Digest does not want the password in the clear: somebody on the way does.
+        // A server that supports Digest would not ask for the clear password: this comes from an attacker on the network
+        // path.
         if best == Challenge::Basic && matches!(self.challenge, Some(Challenge::Digest(_))) {
             return false;
         }
-        // A nonce that is repeated goes on with its count, or the request would look like one of before.
+        // A repeated nonce continues its count; otherwise the request would look like a replay.
         if self.challenge.as_ref() != Some(&best) {
             self.nonce_count = 0;
         }
@@ -109,8 +110,8 @@ impl Authenticator {
         true
     }
 
-    /// Returns the value of the `Authorization` header for a request; `None` before the first challenge. `uri` is what the request line
-    /// has.
+    /// Returns the value of the `Authorization` header for a request; `None` before the first challenge. `uri` is the one in
+    /// the request line.
     pub fn authorization(&mut self, method: &str, uri: &str) -> Option<Vec<u8>> {
         let digest = match self.challenge.as_ref()? {
             Challenge::Basic => {
@@ -120,18 +121,18 @@ impl Authenticator {
             Challenge::Digest(digest) => digest,
         };
         self.nonce_count = self.nonce_count.wrapping_add(1);
-        // A nonce of the client's own guards against servers that choose theirs. The hasher's keys are random.
+        // A client nonce protects against servers that choose theirs. The hasher's keys are random.
         let client_nonce = format!("{:016x}", RandomState::new().hash_one((&digest.nonce, self.nonce_count)));
         Some(digest.authorization(&self.user, &self.password, method, uri, self.nonce_count, &client_nonce))
     }
 }
 
-/// Returns a text with a character for each byte.
+/// Returns a text with one character per byte.
 fn text_of(bytes: &[u8]) -> String {
     bytes.iter().copied().map(char::from).collect()
 }
 
-/// Returns the bytes of a text that has a character for each.
+/// Returns the bytes of a text that has one character per byte.
 fn bytes_of(text: &str) -> Vec<u8> {
     text.chars().filter_map(|c| u8::try_from(c).ok()).collect()
 }
@@ -150,7 +151,7 @@ impl DigestChallenge {
         let [user, password, uri] = [user, password, uri].map(|text| text_of(text.as_bytes()));
         let (user, password, uri) = (user.as_str(), password.as_str(), uri.as_str());
         let Self { realm, nonce, .. } = self;
-        // The quotes' own escapes belong to no value.
+        // The escapes of the quoting are not part of the value.
         let mut secret = hash(&[user, &unescaped(realm), password]);
         if self.is_session {
             secret = hash(&[&secret, nonce, client_nonce]);
@@ -256,8 +257,8 @@ fn unescaped(quoted: &str) -> String {
         .collect()
 }
 
-/// Returns the challenges of one header, of the schemes that are known here. Parameters are separated by commas, semicolons or
-/// blanks alone; they may lack quotes.
+/// Returns the challenges of one header that use a supported scheme. Parameters are separated by commas, semicolons or blanks
+/// alone; they may lack quotes.
 fn challenges(value: &str) -> Vec<Challenge> {
     let mut end = value.len().min(MOST_BYTES);
     while !value.is_char_boundary(end) {
@@ -294,7 +295,7 @@ fn challenges(value: &str) -> Vec<Challenge> {
     known.collect()
 }
 
-/// Whether a character is between parameters.
+/// Whether a character separates parameters.
 fn is_separator(c: char) -> bool {
     c == ',' || c == ';' || c.is_ascii_whitespace()
 }

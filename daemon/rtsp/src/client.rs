@@ -1,7 +1,8 @@
 //! One session with a server: the requests and their answers, keep-alive, and the packets of one stream.
 //!
-//! The caller moves bytes: what came goes into [`Client::space`], then [`Client::received`] reads it; [`Client::output`] is what is to be
-//! sent. It looks at [`Client::phase`] and chooses the stream. Nothing here waits, and `now` is all that is known of the time.
+//! The caller moves the bytes: it puts received bytes into [`Client::space`], calls [`Client::received`], and sends
+//! [`Client::output`]. It checks [`Client::phase`] and chooses the stream. Nothing here waits, and time comes only from
+//! `now`.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -17,44 +18,45 @@ use crate::rtp::{Delivery, Order, RtpCounts, RtpHeader, RtpPacket};
 use crate::sdp::{Description, StreamDescription};
 use crate::session_headers::{Carrier, SessionHeader, TransportHeader};
 
-/// How often one request is sent at most: without a login, with an old nonce, with fresh ones, and in other ways after a refusal.
+/// The maximum attempts of one request: without a login, with an old nonce, with fresh ones, and in other forms after a
+/// refusal.
 const MOST_ATTEMPTS: u8 = 8;
 
-/// How long a session lasts without a request where the server does not say (RFC 2326 section 12.37).
+/// How long a session lasts without a request if the server does not state it (RFC 2326 section 12.37).
 const USUAL_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The pause that ends a description of unknown length, or the wait for an announced body that does not arrive.
+/// A pause of this length ends a description of unknown length, or the wait for an announced body that does not arrive.
 const BODY_PAUSE: Duration = Duration::from_millis(250);
 
-/// How many requests without an answer are remembered, to pass over answers that come late.
+/// How many unanswered requests to remember, so that late answers can be ignored.
 const MOST_GIVEN_UP: usize = 8;
 
-/// The longest pause between two requests that keep the session. Some routers forget a connection that is silent for a minute.
+/// The longest interval between keep-alive requests. Some routers drop a connection that is silent for a minute.
 const LONGEST_KEEP_ALIVE: Duration = Duration::from_secs(30);
 
-/// The time from one receiver report to the next (RFC 3550 section 6.2).
+/// The interval of receiver reports (RFC 3550 section 6.2).
 const REPORT_INTERVAL: Duration = Duration::from_secs(5);
 
-/// The most bytes that wait to be sent. A server that asks and does not read gets no more answers.
+/// The most bytes that may wait to be sent. A server that sends requests but does not read gets no more answers.
 const MOST_OUTPUT_BYTES: usize = 64 << 10;
 
-/// What a request line and a quoted text may not hold: blanks, quotes (0x22), brackets, backslashes.
+/// Characters that a request line and a quoted text may not contain: blanks, quotes (0x22), brackets, backslashes.
 const NOT_IN_URLS: &AsciiSet = &CONTROLS.add(b' ').add(0x22).add(b'<').add(b'>').add(b'\\');
 
-/// The name that requests carry, and the one for servers that refuse any but known players.
+/// The user agent of requests, and the one for servers that only accept known players.
 const USER_AGENT: &str = "visiond";
 const PLAYER_AGENT: &str = "LibVLC/3.0.20 (visiond)";
 
-/// Why a session cannot go on.
+/// Why a session cannot continue.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ClientError {
-    /// What came is no RTSP.
+    /// The received bytes are not RTSP.
     #[error(transparent)]
     Message(#[from] MessageError),
     /// The camera asks for a login, and there is none.
     #[error("the camera requires a user and password (401): set `login`")]
     LoginRequired,
-    /// A login was refused with a nonce of that very answer.
+    /// A login was refused although it used the newest nonce.
     #[error("the camera refuses the user or password (401): correct `login`")]
     LoginRefused,
     /// The camera offers no Digest, which the login requires.
@@ -63,7 +65,7 @@ pub enum ClientError {
          and remove `require_digest`"
     )]
     DigestRequired,
-    /// The camera asks for a login in a way that is not known here.
+    /// The camera requests an unsupported kind of authentication.
     #[error(
         "the camera requires a kind of authentication that visiond does not know ({0}): set Digest or Basic in the camera"
     )]
@@ -81,7 +83,7 @@ pub enum ClientError {
     /// The answer to DESCRIBE has no stream.
     #[error("the answer to DESCRIBE describes no stream: check the path in the URL")]
     NoStream,
-    /// The camera sends to a group.
+    /// The camera sends by multicast.
     #[error("the camera sends by multicast: set unicast in the camera, or set `type = \"video\"`")]
     Multicast,
     /// The camera answers a request for TCP with datagrams.
@@ -110,13 +112,13 @@ impl ClientError {
 pub enum Phase {
     /// Waits for the description.
     Describing,
-    /// The description is there: [`Client::set_up`] chooses a stream.
+    /// The description has arrived: [`Client::set_up`] chooses a stream.
     Described,
     /// Waits for the answer to SETUP.
     SettingUp,
     /// The stream is set up: [`Client::play`] begins it.
     Ready,
-    /// Waits for the answer to PLAY. Packets may come.
+    /// Waits for the answer to PLAY. Packets may already arrive.
     Starting,
     /// The stream plays.
     Playing,
@@ -124,11 +126,11 @@ pub enum Phase {
     Leaving,
     /// The server has answered TEARDOWN.
     Over,
-    /// The server names another URL: begin there.
+    /// The server redirects to another URL: start over there.
     Redirected(Url),
 }
 
-/// How packets are to come.
+/// The transport of the packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Transport {
     /// In the connection.
@@ -140,10 +142,10 @@ pub enum Transport {
     },
 }
 
-/// What comes while a stream plays.
+/// An event while a stream plays.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Media<'a> {
-    /// A packet in its order.
+    /// A packet, in order.
     Packet(RtpPacket<'a>),
     /// A sender report.
     Report {
@@ -154,14 +156,14 @@ pub enum Media<'a> {
     },
 }
 
-/// What was counted in a session.
+/// The counters of a session.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Of the stream's packets.
     pub rtp: RtpCounts,
-    /// How often bytes were skipped that are no packet and no answer.
+    /// How often bytes were skipped that are neither a packet nor an answer.
     pub skips: u64,
-    /// Requests that kept the session and were not answered, or refused.
+    /// Keep-alive requests that were not answered or were refused.
     pub keep_alives_failed: u64,
 }
 
@@ -170,7 +172,7 @@ pub struct Client {
     reader: Reader,
     output: Vec<u8>,
     phase: Phase,
-    /// What requests are about, until the description names another one. Without a user.
+    /// The URL of requests until the description names another one. Without a user.
     url: Url,
     authenticator: Option<Authenticator>,
     user_agent: &'static str,
@@ -182,17 +184,17 @@ pub struct Client {
     /// When a description whose end is not known counts as whole.
     pause_at: Option<Instant>,
     offers_get_parameter: bool,
-    /// Whether it has not answered GET_PARAMETER as it should.
+    /// Whether the server failed to answer GET_PARAMETER properly.
     refuses_get_parameter: bool,
     description: Description,
-    /// What the description's URLs are relative to, and the URL of all streams together.
+    /// The base of the description's relative URLs, and the URL for all streams together.
     base: String,
-    /// What the description says of the URL of the stream that was set up, and that URL.
+    /// The control attribute of the stream that was set up, and the resulting URL.
     control: String,
     stream_url: String,
-    /// The first one that the server named.
+    /// The first session id from the server.
     session: Option<SessionHeader>,
-    /// Another one that it named later.
+    /// A different one that it sent later.
     other_session: Option<SessionHeader>,
     transport: Transport,
     server_ports: Option<(u16, u16)>,
@@ -210,7 +212,7 @@ struct Pending {
     headers: Vec<(&'static str, String)>,
     sequence: u32,
     attempts: u8,
-    /// Whether its nonce is from the last answer to this very request.
+    /// Whether its nonce comes from the last answer to this request.
     is_nonce_fresh: bool,
 }
 
@@ -246,7 +248,7 @@ struct StreamState {
     payload_type: u8,
 }
 
-/// Shows no request: those hold a login.
+/// Leaves out requests, because they contain a login.
 impl fmt::Debug for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Client").field("phase", &self.phase).finish_non_exhaustive()
@@ -254,7 +256,7 @@ impl fmt::Debug for Client {
 }
 
 impl Client {
-    /// Makes a session for `url`, which has no user; the first requests are in [`output`](Self::output).
+    /// Creates a session for `url`, which has no user; the first requests are in [`output`](Self::output).
     pub fn new(url: Url, authenticator: Option<Authenticator>) -> Self {
         let mut this = Self {
             reader: Reader::default(),
@@ -282,29 +284,29 @@ impl Client {
             report_at: None,
             keep_alives_failed: 0,
         };
-        // Some cameras describe nothing before they were asked for their methods.
+        // Some cameras answer DESCRIBE only after OPTIONS.
         this.request(Method::Options, this.url.to_string(), Vec::new());
         this
     }
 
-    /// Whether the server has sent anything that is RTSP.
+    /// Whether the server has sent any RTSP.
     pub const fn has_answered(&self) -> bool {
         self.reader.has_begun()
     }
 
-    /// Returns the login for a new connection if the server has closed this one in place of an answer to the first request with it:
-    /// some servers close each connection after a 401.
+    /// Returns the login for a new connection if the server closed this one instead of answering the first request with the
+    /// login: some servers close each connection after a 401.
     pub fn take_unanswered_login(&mut self) -> Option<Authenticator> {
         let is_fresh = self.pending.as_ref().is_some_and(|request| request.is_nonce_fresh);
         if is_fresh && self.phase == Phase::Describing { self.authenticator.take() } else { None }
     }
 
-    /// Whether requests have the password as it is.
+    /// Whether requests contain the password unhashed.
     pub fn sends_password(&self) -> bool {
         self.authenticator.as_ref().is_some_and(Authenticator::sends_password)
     }
 
-    /// Returns where the session is.
+    /// Returns the phase of the session.
     pub const fn phase(&self) -> &Phase {
         &self.phase
     }
@@ -319,7 +321,7 @@ impl Client {
         self.server_ports
     }
 
-    /// Returns what was counted so far.
+    /// Returns the counters so far.
     pub fn counts(&self) -> Counts {
         Counts {
             rtp: self.media.as_ref().map(|media| media.order.counts).unwrap_or_default(),
@@ -328,17 +330,17 @@ impl Client {
         }
     }
 
-    /// Returns where the bytes go that come next. Never empty.
+    /// Returns the space for the next received bytes. Never empty.
     pub fn space(&mut self) -> &mut [u8] {
         self.reader.space()
     }
 
-    /// Returns what is to be sent. The caller takes out what it has sent.
+    /// Returns the bytes to send. The caller removes what it has sent.
     pub const fn output(&mut self) -> &mut Vec<u8> {
         &mut self.output
     }
 
-    /// Reads so many bytes that came into [`space`](Self::space); calls `give` with what comes of the stream.
+    /// Processes this many bytes in [`space`](Self::space); calls `give` with each event of the stream.
     ///
     /// # Errors
     /// The session is over.
@@ -351,7 +353,7 @@ impl Client {
         Ok(())
     }
 
-    /// Takes what came before the connection ended: an answer may lack its body.
+    /// Handles the bytes that arrived before the connection ended: an answer may lack its body.
     ///
     /// # Errors
     /// The session is over.
@@ -376,7 +378,7 @@ impl Client {
         Ok(())
     }
 
-    /// Reads a datagram that came to one of the ports. Some cameras send both kinds to one of them.
+    /// Processes a datagram that arrived at one of the ports. Some cameras send both kinds to one port.
     pub fn datagram(&mut self, datagram: &[u8], now: Instant, mut give: impl FnMut(Media<'_>)) {
         let Some(media) = &mut self.media else { return };
         match media.is_rtcp(datagram) {
@@ -391,7 +393,8 @@ impl Client {
         [held, self.keep_alive_at, self.pause_at].into_iter().flatten().min()
     }
 
-    /// Does what is due: keeps the session, gives packets that have waited for others, reads an answer that seems to be whole.
+    /// Does the work that is due: sends keep-alive requests, releases packets that have waited for others, processes an
+    /// answer that seems complete.
     ///
     /// # Errors
     /// The session is over.
@@ -411,7 +414,7 @@ impl Client {
         Ok(())
     }
 
-    /// Returns a receiver report if one is due, for cameras that send datagrams only as long as somebody receives them.
+    /// Returns a receiver report if one is due, for cameras that stop sending datagrams without reports.
     pub fn receiver_report(&mut self, now: Instant) -> Option<Vec<u8>> {
         let media = self.media.as_ref()?;
         if self.report_at.is_some_and(|at| at > now) {
@@ -424,7 +427,7 @@ impl Client {
         Some(report)
     }
 
-    /// Sets up the stream at this place among [`streams`](Self::streams).
+    /// Sets up the stream with this index in [`streams`](Self::streams).
     pub fn set_up(&mut self, stream: usize, transport: Transport) {
         let Some(described) = self.description.streams.get(stream) else { return };
         let (value, delivery) = match transport {
@@ -448,7 +451,7 @@ impl Client {
         self.request(Method::Setup, self.stream_url.clone(), vec![("Transport", value)]);
     }
 
-    /// Begins the stream that was set up.
+    /// Starts the stream that was set up.
     pub fn play(&mut self) {
         self.phase = Phase::Starting;
         self.request(Method::Play, self.base.clone(), vec![("Range", "npt=0.000-".to_owned())]);
@@ -482,7 +485,7 @@ impl Client {
         }
         let is_get_parameter = self.offers_get_parameter && !self.refuses_get_parameter;
         if is_get_parameter {
-            // A server that does not answer it is asked in the other way while the session lasts.
+            // If the server does not answer it, the other form is used for the rest of the session.
             self.keep_alive_at = Some(now + interval / 2);
         }
         self.request(Method::KeepAlive { is_get_parameter }, self.base.clone(), Vec::new());
@@ -515,7 +518,7 @@ impl Client {
         self.pending = Some(request);
     }
 
-    /// Sends a request again in another way, after an answer that was no matter of the login.
+    /// Sends a request again in another form, after a refusal that was not about the login.
     fn send_otherwise(&mut self, mut request: Pending) {
         request.is_nonce_fresh = false;
         self.send(request);
@@ -529,13 +532,14 @@ impl Client {
             "OPTIONS" | "GET_PARAMETER" | "SET_PARAMETER" => "RTSP/1.0 200 OK",
             _ => "RTSP/1.0 501 Not Implemented",
         };
-        // A number alone, so that nothing that came is sent as a line.
+        // Only a number, so that no received text is sent as a line.
         let sequence = request.headers.sequence().unwrap_or(0).to_string();
         let session = self.session.as_ref().map(|session| ("Session", session.id.as_bytes()));
         message::write(&mut self.output, first, &sequence, session.as_slice());
     }
 
-    /// Takes an answer. There is one request at a time, so an answer with another number, or with none, is that request's.
+    /// Handles an answer. Only one request is open at a time, so an answer with a different number, or with none, belongs to
+    /// it.
     fn answer(&mut self, answer: &Answer, now: Instant) -> Result<(), ClientError> {
         let sequence = answer.headers.sequence();
         let is_late = |given_up: &u32| sequence == Some(u64::from(*given_up));
@@ -632,7 +636,7 @@ impl Client {
                 if let Some(base) = bases.filter_map(|text| absolute(&text)).next() {
                     self.base = base;
                 }
-                // Of the session's own URL, an absolute one counts, as other clients have it.
+                // For the session's own URL, only an absolute one counts, as in other clients.
                 if let Some(url) = self.description.control.as_deref().and_then(absolute) {
                     self.base = url;
                 }
@@ -671,8 +675,8 @@ impl Client {
         }
     }
 
-    /// Takes the session's number from any answer: some servers have it in DESCRIBE's, some in PLAY's alone. The first one counts, as
-    /// ffmpeg has it, unless the server refuses it.
+    /// Takes the session id from any answer: some servers send it with DESCRIBE, some only with PLAY. The first one counts,
+    /// as in ffmpeg, unless the server refuses it.
     fn learn_session(&mut self, headers: &Headers) {
         let Some(found) = headers.text("session").and_then(|text| SessionHeader::parse(&text)) else { return };
         match &mut self.session {
@@ -686,7 +690,7 @@ impl Client {
         self.request(Method::Describe, self.url.to_string(), Vec::new());
     }
 
-    /// Returns the URL of the stream that was set up as RFC 3986 has it, where others append.
+    /// Returns the URL of the stream resolved by RFC 3986; other clients append.
     fn other_stream_url(&self) -> String {
         let url = Url::parse(&self.base).and_then(|base| base.join(&self.control));
         match url.map(String::from) {
@@ -695,11 +699,11 @@ impl Client {
         }
     }
 
-    /// Handles an answer with an error: some have a way round.
+    /// Handles an error answer: some errors have a workaround.
     fn refused(&mut self, mut request: Pending, answer: &Answer, now: Instant) -> Result<(), ClientError> {
         let may_repeat = request.attempts < MOST_ATTEMPTS;
         match (request.method, answer.status) {
-            // Some servers serve known players alone.
+            // Some servers serve only known players.
             (Method::Options | Method::Describe, 400 | 403) if self.user_agent != PLAYER_AGENT && may_repeat => {
                 self.user_agent = PLAYER_AGENT;
                 self.send_otherwise(request);
@@ -709,7 +713,7 @@ impl Client {
                 self.describe();
                 Ok(())
             }
-            // It has another number by now.
+            // It has a different number by now.
             (Method::Play | Method::KeepAlive { .. } | Method::Teardown, 454)
                 if self.other_session.is_some() && may_repeat =>
             {
@@ -717,20 +721,20 @@ impl Client {
                 self.send_otherwise(request);
                 Ok(())
             }
-            // The stream's URL is relative in the way of the standard.
+            // The stream's URL is relative as the standard defines it.
             (Method::Setup, 400 | 404 | 451 | 454) if may_repeat && request.url != self.other_stream_url() => {
                 self.stream_url = self.other_stream_url();
                 request.url.clone_from(&self.stream_url);
                 self.send_otherwise(request);
                 Ok(())
             }
-            // The range is one that the stream does not have.
+            // The stream does not support the range.
             (Method::Play, 400 | 451 | 456 | 457 | 500 | 501 | 551) if !request.headers.is_empty() && may_repeat => {
                 request.headers.clear();
                 self.send_otherwise(request);
                 Ok(())
             }
-            // The stream, not the session, is to be played.
+            // PLAY must name the stream, not the session.
             (Method::Play, 400 | 404 | 405 | 451 | 454..=460 | 500 | 501 | 551)
                 if request.url != self.stream_url && may_repeat =>
             {
@@ -739,7 +743,7 @@ impl Client {
                 Ok(())
             }
             (Method::KeepAlive { is_get_parameter: true }, _) => {
-                // At once, because half of the session's time is over.
+                // Send it at once, because half of the session's timeout is over.
                 self.refuses_get_parameter = true;
                 self.keep_alive_at = Some(now);
                 Ok(())
@@ -760,14 +764,14 @@ impl Client {
 impl StreamState {
     fn packet(&mut self, channel: u8, packet: &[u8], now: Instant, give: &mut impl FnMut(Media<'_>)) {
         if self.is_rtcp(packet) {
-            // In RTP's channel too, or in the one before.
+            // Also in RTP's channel, or in the previous one.
             if channel.abs_diff(self.channel) <= 1 {
                 self.report(packet, give);
             }
             return;
         }
         if channel != self.channel {
-            // Some cameras send in another channel than they say.
+            // Some cameras use another channel than they state.
             let is_stream = RtpHeader::parse(packet).is_some_and(|header| header.payload_type == self.payload_type);
             if self.order.counts.received > 0 || !is_stream {
                 return;
@@ -777,7 +781,7 @@ impl StreamState {
         self.order.push(packet, now, |packet| give(Media::Packet(packet)));
     }
 
-    /// Whether a packet is one of RTCP (RFC 5761 section 4). The payload types that this takes away are used by no camera, unless it
+    /// Whether a packet is one of RTCP (RFC 5761 section 4). No camera uses the payload types that this excludes, unless it
     /// describes one.
     const fn is_rtcp(&self, packet: &[u8]) -> bool {
         matches!(packet, [_, 192..=195 | 200..=210, ..]) && !matches!(self.payload_type, 64..=95)
@@ -809,17 +813,17 @@ fn joined(base: &str, control: &str) -> String {
     }
 }
 
-/// Returns an absolute URL without a user; `None` if `text` is none.
+/// Returns an absolute URL without a user; `None` if `text` is not an absolute URL.
 fn absolute(text: &str) -> Option<String> {
     Url::parse(text).ok().filter(is_of_rtsp).map(|url| without_user(url).into())
 }
 
-/// Whether a URL is one of RTSP. One without a host may hold blanks.
+/// Whether this is an RTSP URL. One without a host may contain blanks.
 fn is_of_rtsp(url: &Url) -> bool {
     matches!(url.scheme(), "rtsp" | "rtsps") && url.has_host()
 }
 
-/// Returns a URL without user and password, which belong into no request line.
+/// Returns a URL without user and password, which must not appear in a request line.
 fn without_user(mut url: Url) -> Url {
     // Only a URL without a host has neither.
     let _ = url.set_username("").and_then(|()| url.set_password(None));

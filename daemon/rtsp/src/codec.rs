@@ -21,8 +21,8 @@ impl Codec {
         }
     }
 
-    /// Returns the access unit delimiter in Annex B. It ends the unit before it: without it, a decoder learns that a unit is over
-    /// only from the next one, a frame interval later.
+    /// Returns the access unit delimiter in Annex B. It ends the previous unit: without it, a decoder notices the end of a
+    /// unit only at the next one, a frame interval later.
     pub const fn delimiter(self) -> &'static [u8] {
         match self {
             Self::H264 => &[0, 0, 0, 1, 0x09, 0xF0],

@@ -11,13 +11,13 @@ use crate::sdp::Description;
 
 const PASSWORD: &str = "swordfish";
 
-/// What happens next, by two bits of a step's first byte.
+/// The next action, from two bits of a step's first byte.
 const DATAGRAM: u8 = 1;
 const TIME: u8 = 2;
 const LEAVE: u8 = 3;
 
-/// Has a client read what a server sends. The first byte chooses login and transport; each step is a byte that says what happens, its
-/// length in two bytes, and that many bytes.
+/// Feeds a client with a server's bytes. The first byte chooses login and transport; each step is an action byte, a length in
+/// two bytes, and that many bytes.
 pub fn client(data: &[u8]) {
     let Some((&first, mut rest)) = data.split_first() else { return };
     let Ok(url) = Url::parse("rtsp://camera:8554/live?a=b") else { return };
@@ -78,7 +78,7 @@ pub fn client(data: &[u8]) {
     assert!(given <= data.len() * 2, "{given} bytes of {}", data.len());
 }
 
-/// What is sent consists of whole requests and answers, and no password is in it.
+/// The client sends only whole requests and answers, and never a password.
 fn check_output(output: &mut Vec<u8>, sent: &mut usize) {
     // A realm comes back in the server's own encoding.
     let text: String = output.iter().copied().map(char::from).collect();
@@ -120,7 +120,7 @@ pub fn challenge(data: &[u8]) {
         if let Some(answer) = answer {
             let answer: String = answer.into_iter().map(char::from).collect();
             assert!(answer.starts_with("Basic ") || answer.starts_with("Digest "), "{answer}");
-            // A realm may hold any words.
+            // A realm may contain any words.
             let is_theirs = data.windows(PASSWORD.len()).any(|words| words == PASSWORD.as_bytes());
             assert!(is_theirs || !answer.contains(PASSWORD), "{answer}");
         }

@@ -12,25 +12,25 @@ const MOST_HEAD_BYTES: usize = 64 << 10;
 /// The longest body.
 const MOST_BODY_BYTES: usize = 512 << 10;
 
-/// The most bytes in turn that are neither a packet nor an answer.
+/// The most bytes in a row that are neither a packet nor an answer.
 const MOST_JUNK_BYTES: usize = 64 << 10;
 
 /// The longest first line of an answer or a request.
 const MOST_LINE_BYTES: usize = 4 << 10;
 
-/// The bytes that one read may bring; the buffer grows beyond that for a longer answer.
+/// How many bytes one read may return; the buffer grows beyond that for a longer answer.
 const READ_BYTES: usize = 64 << 10;
 
 /// The headers of a packet: `$`, its channel, its length in two bytes.
 const FRAME_HEAD_BYTES: usize = 4;
 
-/// What a server sends that is no RTSP.
+/// Why received bytes are not RTSP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum MessageError {
     /// An answer is longer than any camera's.
     #[error("an answer of the server does not end: this is no camera, check its URL")]
     Endless,
-    /// The bytes are no answer.
+    /// The bytes are not an answer.
     #[error("the server does not speak RTSP: check the port in the URL")]
     OtherProtocol,
 }
@@ -38,7 +38,7 @@ pub enum MessageError {
 /// One item of a connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Item {
-    /// A packet: the channel, and where it lies in [`Reader::bytes`].
+    /// A packet: the channel, and its range in [`Reader::bytes`].
     Packet(u8, Range<usize>),
     Answer(Answer),
     /// A request of the server.
@@ -76,7 +76,7 @@ impl Headers {
         self.0.iter().filter(move |(other, _)| other == name).map(|(_, value)| value.as_slice())
     }
 
-    /// Returns the first header of that name as text; bytes that are no UTF-8 are replaced.
+    /// Returns the first header of that name as text; invalid UTF-8 is replaced.
     pub fn text(&self, name: &str) -> Option<String> {
         self.get(name).map(|value| String::from_utf8_lossy(value).into_owned())
     }
@@ -95,23 +95,23 @@ impl Headers {
 
 /// Reads a connection. Bytes go into [`Reader::space`], items come from [`Reader::next`].
 ///
-/// A packet is read where it lies; nothing is copied but the start of one whose end is still to come.
+/// Packets are read in place; only the start of an incomplete one is copied.
 #[derive(Debug)]
 pub struct Reader {
     buffer: Vec<u8>,
-    /// What was not read yet.
+    /// The bytes that were not read yet.
     filled: Range<usize>,
-    /// Bytes in turn that were skipped.
+    /// Bytes skipped in a row.
     junk: usize,
-    /// Whether an item has come.
+    /// Whether an item has arrived.
     has_begun: bool,
     /// How often bytes were skipped.
     skips: u64,
-    /// How many bytes of a head were looked through for its end: up to the start of a line.
+    /// How many bytes of a head were searched for its end: up to the start of a line.
     searched: usize,
-    /// How many bytes have to be there before the message that begins here is looked at again.
+    /// How many bytes must have arrived before the message that begins here is examined again.
     wanted: usize,
-    /// Whether the next answer that accepts a request has a description as its body.
+    /// Whether the next successful answer has a description as its body.
     expects_description: bool,
 }
 
@@ -131,12 +131,12 @@ impl Default for Reader {
 }
 
 impl Reader {
-    /// Returns where the next bytes go. Never empty.
+    /// Returns the space for the next bytes. Never empty.
     pub fn space(&mut self) -> &mut [u8] {
         if self.filled.is_empty() {
             self.filled = 0..0;
         }
-        // Room for a packet that came in part.
+        // Room for a packet that has arrived in part.
         if self.buffer.len() - self.filled.end < READ_BYTES / 2 {
             self.buffer.copy_within(self.filled.clone(), 0);
             self.filled = 0..self.filled.len();
@@ -148,7 +148,7 @@ impl Reader {
         &mut self.buffer[self.filled.end..]
     }
 
-    /// Takes that many bytes which were written into [`Reader::space`].
+    /// Takes this many bytes that were written into [`Reader::space`].
     pub fn received(&mut self, bytes: usize) {
         self.filled.end = (self.filled.end + bytes).min(self.buffer.len());
     }
@@ -163,34 +163,32 @@ impl Reader {
         self.skips
     }
 
-    /// Whether an item has come.
+    /// Whether an item has arrived.
     pub const fn has_begun(&self) -> bool {
         self.has_begun
     }
 
-    /// Says whether the next answer that accepts a request has a description as its body, whatever its headers say.
+    /// Sets whether the next successful answer has a description as its body, regardless of its headers.
     pub const fn expect_description(&mut self, expects: bool) {
         self.expects_description = expects;
     }
 
-    /// Whether a message has begun whose body has not come to the length that it states, or has none: [`Reader::after_pause`] gives
-    /// it.
+    /// Whether a message has begun whose body is shorter than its stated length, or has no length: [`Reader::after_pause`]
+    /// returns it.
     pub fn awaits_pause(&self) -> bool {
         self.wanted > 0 && self.wanted > self.filled.len()
     }
 
-    /// Returns the message that has come, if no more of it comes: its length may be missing, or too large.
+    /// Returns the message that has arrived, if no more of it arrives: its length may be missing, or too large.
     ///
-    /// # Errors
-    /// What came is no RTSP.
+    /// # Errors The bytes are not RTSP.
     pub fn after_pause(&mut self) -> Result<Option<Item>, MessageError> {
         self.unfinished(Rest::Paused)
     }
 
-    /// Returns the message that has come, if the connection has ended: even if only a part of its body has come.
+    /// Returns the message that has arrived before the connection ended, even if its body is incomplete.
     ///
-    /// # Errors
-    /// What came is no RTSP.
+    /// # Errors The bytes are not RTSP.
     pub fn after_end(&mut self) -> Result<Option<Item>, MessageError> {
         self.unfinished(Rest::Lost)
     }
@@ -203,8 +201,8 @@ impl Reader {
         self.message(head, rest)
     }
 
-    /// Returns the next item; `None` if more bytes have to come. Call it until it returns `None` before more are received, because
-    /// that may move the bytes of packets.
+    /// Returns the next item; `None` if more bytes are needed. Call it until it returns `None` before receiving more, because
+    /// receiving may move the bytes of packets.
     ///
     /// # Errors
     /// What came is no RTSP, or does not end.
@@ -222,8 +220,8 @@ impl Reader {
             if first == b'$' {
                 let Some(&[_, channel, high, low]) = rest.first_chunk::<FRAME_HEAD_BYTES>() else { return Ok(None) };
                 let length = usize::from(u16::from_be_bytes([high, low]));
-                // A dollar alone is no proof: either its channel is a usual one or a packet follows it, and after junk, both. RTCP has
-                // eight bytes at least.
+                // A dollar sign alone proves nothing: its channel must be a usual one or a packet must follow it; after junk,
+                // both. RTCP has at least eight bytes.
                 let is_version = |byte: &u8| byte >> 6 == 2;
                 let is_packet = || length >= 8 && rest.get(FRAME_HEAD_BYTES).is_none_or(is_version);
                 if (channel < 16 || is_packet()) && (self.junk == 0 || channel < 16 && is_packet()) {
@@ -247,14 +245,14 @@ impl Reader {
         }
     }
 
-    /// Continues after an item of so many bytes.
+    /// Continues after an item of this many bytes.
     const fn found(&mut self, bytes: usize) {
         self.filled.start += bytes;
         (self.junk, self.has_begun) = (0, true);
         (self.searched, self.wanted) = (0, 0);
     }
 
-    /// Skips to where an item may begin.
+    /// Skips to the next possible start of an item.
     fn skip(&mut self) -> Result<(), MessageError> {
         let rest = &self.buffer[self.filled.clone()];
         // Cameras put line ends and zeros between packets; only others send text.
@@ -270,7 +268,7 @@ impl Reader {
         }
     }
 
-    /// Looks whether a message begins here. What was looked through is not looked through again, though bytes come one by one.
+    /// Checks whether a message begins here. Bytes are searched only once, even if they arrive one by one.
     fn start(&mut self) -> Start {
         let rest = &self.buffer[self.filled.clone()];
         let searched = &rest[..rest.len().min(MOST_HEAD_BYTES)];
@@ -289,7 +287,7 @@ impl Reader {
         // Lines end with LF, with any CR before it.
         while let Some(end) = memchr(b'\n', searched.get(self.searched..).unwrap_or_default()) {
             let line = &searched[self.searched..self.searched + end];
-            // A packet that comes before the empty line ends the head.
+            // A packet before the empty line ends the head.
             if line.starts_with(b"$") && line.get(1).is_none_or(|&channel| channel < 16) {
                 break;
             }
@@ -306,7 +304,7 @@ impl Reader {
         }
     }
 
-    /// Reads the answer or request that begins here, with a head of so many bytes, if all of it is there.
+    /// Reads the answer or request that begins here, with a head of this many bytes, if it is complete.
     fn message(&mut self, head_bytes: usize, rest_of_it: Rest) -> Result<Option<Item>, MessageError> {
         let rest = &self.buffer[self.filled.clone()];
         let (first, headers) = head(&rest[..head_bytes]);
@@ -317,7 +315,7 @@ impl Reader {
             return Err(MessageError::Endless);
         }
         let is_description = self.expects_description && matches!(answer, Some((200..300, _)));
-        // A 401, or an answer to what keeps the session, may announce a body that never comes.
+        // A 401, or an answer to a keep-alive request, may announce a body that never arrives.
         let has_paused = rest_of_it != Rest::Coming;
         let is_lost = rest_of_it == Rest::Lost || has_paused && came.is_empty();
         let has_no_body = !is_description && (matches!(came, [b'$', 0..16, ..]) || is_lost);
@@ -351,21 +349,21 @@ impl Reader {
     }
 }
 
-/// What becomes of the rest of a message that is not there.
+/// How to handle a message whose rest has not arrived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Rest {
     Coming,
-    /// Nothing has come for a while.
+    /// Nothing has arrived for a while.
     Paused,
     /// The connection has ended.
     Lost,
 }
 
-/// What bytes may be that are no packet.
+/// The possible meaning of bytes that are not a packet.
 enum Start {
-    /// A message whose head has so many bytes, with the empty line.
+    /// A message whose head has this many bytes, including the empty line.
     Head(usize),
-    /// More bytes have to come.
+    /// More bytes are needed.
     Unknown,
     /// The head of a message that does not end.
     Endless,
@@ -374,7 +372,7 @@ enum Start {
     Junk,
 }
 
-/// Whether a first line, or its start, is that of an answer or a request.
+/// Whether a first line, or its start, belongs to an answer or a request.
 fn may_begin_message(line: &[u8], is_whole: bool) -> bool {
     const VERSION: &[u8] = b"RTSP/";
     /// The longest method.
@@ -399,8 +397,7 @@ fn may_begin_message(line: &[u8], is_whole: bool) -> bool {
     }
 }
 
-/// Returns the length of what belongs to a description, though its `Content-Length` says otherwise: all that has come up to a packet or
-/// a message.
+/// Returns the actual length of a description with a wrong `Content-Length`: everything up to the next packet or message.
 fn length_of_rest(bytes: &[u8]) -> usize {
     let lines = bytes.split_inclusive(|&byte| byte == b'\n');
     let own = lines.take_while(|line| {
@@ -410,7 +407,7 @@ fn length_of_rest(bytes: &[u8]) -> usize {
     own.map(<[u8]>::len).sum()
 }
 
-/// Whether a description that has come in part has one of its media in a whole line.
+/// Whether an incomplete description has at least one whole media line.
 fn has_media(bytes: &[u8]) -> bool {
     bytes.ends_with(b"\n") && bytes.split(|&byte| byte == b'\n').any(|line| line.starts_with(b"m="))
 }
@@ -421,7 +418,7 @@ fn head(bytes: &[u8]) -> (String, Headers) {
     let first = String::from_utf8_lossy(lines.next().unwrap_or_default()).into_owned();
     let mut headers: Vec<(String, Vec<u8>)> = Vec::new();
     for line in lines.filter(|line| !line.is_empty()) {
-        // A line that begins with a blank goes on with the value before it.
+        // A line that begins with a blank continues the previous value.
         if line[0] == b' ' || line[0] == b'\t' {
             if let Some((_, value)) = headers.last_mut() {
                 value.push(b' ');
@@ -447,8 +444,8 @@ fn answer_line(line: &str) -> Option<(u16, String)> {
     Some((status, rest[digits..].trim().to_owned()))
 }
 
-/// Writes a request, or an answer if `first` is an answer's first line. Whatever came from the server and is repeated here, it begins
-/// no line.
+/// Writes a request, or an answer if `first` is an answer's first line. Text from the server that is repeated here can never
+/// begin a line.
 pub fn write(out: &mut Vec<u8>, first: &str, sequence: &str, headers: &[(&str, &[u8])]) {
     let put = |out: &mut Vec<u8>, text: &[u8]| {
         out.extend(text.iter().map(|byte| if byte.is_ascii_control() { b' ' } else { *byte }));

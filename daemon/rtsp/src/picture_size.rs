@@ -6,8 +6,8 @@ use h264_reader::rbsp::{BitRead, BitReader, BitReaderError, decode_nal};
 use crate::codec::Codec;
 use crate::sdp::StreamDescription;
 
-/// Returns width and height in pixels of the pictures of a stream; `None` if its description does not say, or not in a way that is
-/// known here.
+/// Returns width and height in pixels of a stream's pictures; `None` if its description does not state them in a supported
+/// form.
 pub fn picture_size(stream: &StreamDescription) -> Option<[u32; 2]> {
     match stream.codec()? {
         Codec::H264 => stream.sets.iter().find_map(|set| h264(set)),
@@ -29,7 +29,7 @@ fn h265(nal: &[u8]) -> Option<[u32; 2]> {
     if (nal.first()? >> 1) & 0x3F != 33 {
         return None;
     }
-    // The header has two bytes, of which one is left out here. `decode_nal` panics where there is none.
+    // The header has two bytes, of which one is left out here. `decode_nal` panics without a header.
     let behind = nal.get(1..).filter(|behind| !behind.is_empty())?;
     let payload = decode_nal(behind).ok()?;
     read_h265(&mut BitReader::new(&payload[..])).ok()?
@@ -89,7 +89,7 @@ mod tests {
         StreamDescription { media: "video".into(), encoding: encoding.into(), sets, ..StreamDescription::default() }
     }
 
-    /// Of x264 and x265 for 1920x1080, whose height is no multiple of 16.
+    /// From x264 and x265 for 1920x1080, whose height is not a multiple of 16.
     const H264_SPS: &str = "Z2QAKKzZQHgCJ+XARAAAAwAEAAADAMg8YMZY";
     const H265_VPS: &str = "QAEMAf//AWAAAAMAkAAAAwAAAwB4lZgJ";
     const H265_SPS: &str = "QgEBAWAAAAMAkAAAAwAAAwB4oAPAgBDlllZpJMrwFoCAAAADAIAAAAyE";
@@ -104,8 +104,8 @@ mod tests {
         assert_eq!(picture_size(&jpeg), Some([2560, 1440]));
     }
 
-    /// A parameter set of H.265 as ITU-T H.265, 7.3.2.2.1 has it, up to the window, with 1 to 7 layers of which each has the profile
-    /// and the level that `present` says.
+    /// An H.265 parameter set (ITU-T H.265, 7.3.2.2.1) up to the conformance window, with 1 to 7 layers; `present` says which
+    /// have a profile and a level.
     fn h265_set(present: &[(bool, bool)], chroma: u32, size: [u32; 2], window: Option<[u32; 4]>) -> StreamDescription {
         let mut bits = String::new();
         let number = |bits: &mut String, value: u32, count: usize| *bits += &format!("{value:0count$b}");
@@ -117,7 +117,7 @@ mod tests {
         number(&mut bits, 5, 4);
         number(&mut bits, present.len() as u32, 3);
         bits += "1";
-        // Profile, tier, compatibility and level: all ones, so that what is read from them is wrong.
+        // Profile, tier, compatibility and level: all ones, so that a reader that uses them gets wrong values.
         bits += &"1".repeat(96);
         for (profile, level) in present {
             number(&mut bits, u32::from(*profile) * 2 + u32::from(*level), 2);
@@ -165,7 +165,7 @@ mod tests {
             let set = h265_set(&[], chroma, [1936, 1096], Some([1, 3, 2, 5]));
             assert_eq!(picture_size(&set), Some([1936 - 4 * across, 1096 - 7 * down]), "{chroma}");
         }
-        // A window that leaves nothing.
+        // A window that leaves no pixels.
         for window in [[u32::MAX - 1, 9, 0, 0], [0, 0, 600, 600]] {
             assert_eq!(picture_size(&h265_set(&[], 1, [1920, 1080], Some(window))), None, "{window:?}");
         }

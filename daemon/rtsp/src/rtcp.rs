@@ -1,11 +1,11 @@
-//! RTCP packets (RFC 3550 section 6): reads sender reports, writes receiver reports. What is damaged is left out.
+//! RTCP packets (RFC 3550 section 6): reads sender reports, writes receiver reports. Damaged parts are skipped.
 
 /// Types of packets.
 const SENDER_REPORT: u8 = 200;
 const RECEIVER_REPORT: u8 = 201;
 const SOURCE_DESCRIPTION: u8 = 202;
 
-/// A sender report: when a camera's clock showed what.
+/// A sender report: maps a camera's clock to an RTP timestamp.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SenderReport {
     /// The camera's clock in NTP's format: 32.32 bits of seconds since 1900.
@@ -23,7 +23,7 @@ impl SenderReport {
             }
             let length = 4 + usize::from(u16::from_be_bytes([high, low])) * 4;
             if kind == SENDER_REPORT {
-                // Behind the sender's SSRC. Its own length is often wrong.
+                // After the sender's SSRC. The stated length is often wrong.
                 let ntp = u64::from_be_bytes(*packet.get(8..)?.first_chunk()?);
                 let timestamp = u32::from_be_bytes(*packet.get(16..)?.first_chunk()?);
                 return Some(Self { ntp, timestamp });
@@ -34,7 +34,7 @@ impl SenderReport {
     }
 }
 
-/// Writes a receiver report with a name (CNAME), the least that a compound packet has.
+/// Writes a receiver report with a name (CNAME), the minimum of a compound packet.
 pub fn write_receiver_report(out: &mut Vec<u8>, own_ssrc: u32, camera: Option<(u32, u16)>, lost: u32) {
     let blocks = u8::from(camera.is_some());
     let words = if camera.is_some() { 7 } else { 1_u16 };
@@ -45,7 +45,7 @@ pub fn write_receiver_report(out: &mut Vec<u8>, own_ssrc: u32, camera: Option<(u
         out.extend(ssrc.to_be_bytes());
         out.extend(lost.min(0x7F_FFFF).to_be_bytes());
         out.extend(u32::from(last).to_be_bytes());
-        // Jitter, and when the last sender report came: not kept.
+        // Jitter and the time of the last sender report are not tracked.
         out.extend([0; 12]);
     }
     // One chunk: the SSRC, the item CNAME (1) of seven bytes, and the end, filled to whole words.

@@ -1,28 +1,28 @@
 //! RTP packets (RFC 3550 section 5): their headers, their order, and how many are missing.
 //!
-//! Packets of UDP come late, twice, or not at all; over TCP some cameras swap packets, repeat them, or begin a new count. What comes
-//! early waits for those before it, for [`LONGEST_WAIT`] at most and as long as few wait.
+//! Over UDP, packets arrive late, twice, or not at all; over TCP, some cameras swap packets, repeat them, or restart their
+//! count. An early packet waits for its predecessors for at most [`LONGEST_WAIT`], and only while few packets wait.
 
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
-/// How long a packet that came early waits for those before it. Datagrams of one network overtake each other by a few ms.
+/// How long an early packet waits for its predecessors. Datagrams on one network overtake each other by a few ms.
 const LONGEST_WAIT: Duration = Duration::from_millis(60);
 
-/// Over TCP, numbers that were wrong so often, less how often they were right, are not looked at any more.
+/// Over TCP, sequence numbers are ignored once the wrong ones outnumber the right ones by this many.
 const MOST_DISORDER: u32 = 64;
 
-/// The most packets that wait, and their bytes.
+/// The most packets that may wait, and their bytes.
 const MOST_HELD: usize = 64;
 const MOST_HELD_BYTES: usize = 512 << 10;
 
-/// How far back a number is that of a packet which came late or twice.
+/// How far back a number may be to belong to a late or repeated packet.
 const MOST_LATE: u16 = 256;
 
-/// How many of the last packets are remembered, to distinguish a repeated packet from one of a new count.
+/// How many recent packets to remember, to distinguish a repeated packet from a restarted count.
 const REMEMBERED: usize = 256;
 
-/// How far ahead a number is that of a later packet. RFC 3550 (A.1) has 3000.
+/// How far ahead a number may be to belong to a later packet. RFC 3550 (A.1) uses 3000.
 const MOST_AHEAD: u16 = 3000;
 
 /// The header of a packet.
@@ -33,14 +33,14 @@ pub struct RtpHeader {
     pub sequence: u16,
     pub timestamp: u32,
     pub ssrc: u32,
-    /// Profile of the header extension, and where its bytes are.
+    /// Profile of the header extension, and the range of its bytes.
     extension: Option<(u16, Range<usize>)>,
     /// Where the payload is.
     payload: Range<usize>,
 }
 
 impl RtpHeader {
-    /// Reads the header of a packet; `None` if it is none.
+    /// Reads the header of a packet; `None` if this is not an RTP packet.
     pub fn parse(packet: &[u8]) -> Option<Self> {
         let (&[flags, kind, s0, s1, t0, t1, t2, t3, r0, r1, r2, r3], _) = packet.split_first_chunk::<12>()?;
         if flags >> 6 != 2 {
@@ -56,7 +56,7 @@ impl RtpHeader {
             None
         };
         let padding = if flags & 0x20 != 0 { usize::from(*packet.last()?) } else { 0 };
-        // Padding that is longer than the packet is a camera's fault in the flag.
+        // Padding longer than the packet means that the camera set the flag wrongly.
         let end = packet.len().checked_sub(padding).filter(|end| *end >= at).unwrap_or(packet.len());
         (at <= packet.len()).then_some(Self {
             payload_type: kind & 0x7F,
@@ -70,14 +70,14 @@ impl RtpHeader {
     }
 }
 
-/// A packet in its order.
+/// A packet, in order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RtpPacket<'a> {
     /// Whether the camera marks it as the last of an access unit.
     pub marker: bool,
     /// RTP's timestamp without wraps. After a jump of the camera's clock, it continues from the previous one.
     pub timestamp: i64,
-    /// How many packets are missing before it, at least.
+    /// The minimum number of packets missing before it.
     pub lost: u16,
     /// Profile and bytes of the header extension.
     pub extension: Option<(u16, &'a [u8])>,
@@ -94,13 +94,13 @@ pub struct RtpCounts {
     pub lost: u64,
     /// Repeated packets, and those that arrived after later ones were released.
     pub late: u64,
-    /// The camera began a new count, or changed its SSRC.
+    /// The camera restarted its count, or changed its SSRC.
     pub restarts: u64,
-    /// Were no packets of the stream.
+    /// Packets that do not belong to the stream.
     pub foreign: u64,
 }
 
-/// Whether packets can be lost on their way.
+/// Whether packets can be lost in transit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Delivery {
     /// TCP.
@@ -114,27 +114,27 @@ pub enum Delivery {
 pub struct Order {
     delivery: Delivery,
     payload_type: u8,
-    /// Whether packets of the described type have come: then others are foreign.
+    /// Whether packets of the described type have arrived: then others are foreign.
     has_described_type: bool,
-    /// The type that came in place of the described one.
+    /// The type that arrived instead of the described one.
     other_type: Option<u8>,
-    /// Types that the session describes for something else, such as audio: they never come in place of this stream's.
+    /// Types that the session describes for something else, such as audio: they never replace this stream's type.
     foreign_types: Vec<u8>,
     ssrc: Option<u32>,
     /// The number that comes next; `None` before the first.
     next: Option<u16>,
-    /// Came early, by their distance from `next` in ascending order.
+    /// Early packets, in ascending order of their distance from `next`.
     held: Vec<Held>,
     held_bytes: usize,
-    /// A packet with an unlikely number: two in turn are the camera's new count.
+    /// A packet with an unlikely number: two consecutive ones mean that the camera restarted its count.
     unlikely: Option<(RtpHeader, Vec<u8>)>,
-    /// How many packets were repeated, late or after a gap, less those in order.
+    /// The number of packets that were repeated, late or after a gap, minus those in order.
     disorder: u32,
     /// Whether the camera marked the last released packet as the end of an access unit.
     is_between: bool,
-    /// Whether the camera says where pictures end.
+    /// Whether the camera marks the ends of pictures.
     has_markers: bool,
-    /// Number and timestamp of the last packets, each at its number's place.
+    /// Number and timestamp of the last packets, indexed by number.
     given: Vec<(u16, u32)>,
     clock: Extension,
     pub counts: RtpCounts,
@@ -174,7 +174,7 @@ impl Order {
         Self { foreign_types, ..self }
     }
 
-    /// Takes a packet that came at `now`, and calls `give` with those whose turn it is.
+    /// Takes a packet that arrived at `now`, and calls `give` with the packets whose turn it is.
     pub fn push(&mut self, packet: &[u8], now: Instant, mut give: impl FnMut(RtpPacket<'_>)) {
         let Some(header) = RtpHeader::parse(packet).filter(|header| self.is_of_stream(header)) else {
             self.counts.foreign += 1;
@@ -192,7 +192,7 @@ impl Order {
             return;
         }
         if self.ssrc.replace(header.ssrc).is_some_and(|before| before != header.ssrc) {
-            // Some cameras have another one with each group of pictures, and count on or begin again.
+            // Some cameras change it with each group of pictures, and continue or restart the count.
             self.counts.restarts += 1;
             if self.next.is_none_or(|next| usize::from(header.sequence.wrapping_sub(next)) > MOST_HELD) {
                 self.release_all(&mut give);
@@ -218,12 +218,12 @@ impl Order {
             self.count_disorder();
             let first = self.unlikely.take();
             let begin = first.as_ref().map_or(&header, |(first, _)| first);
-            // A leap ahead may be a camera that could not send for seconds.
+            // A jump ahead may come from a camera that could not send for seconds.
             let is_leap = ahead < 0x8000 && header.sequence > next;
             let lost = u16::from(is_leap || self.delivery == Delivery::Lossy || self.is_cut(begin));
             match first {
                 Some((first, first_packet)) => {
-                    // It was counted as late.
+                    // It was already counted as late.
                     self.counts.late -= 1;
                     self.give(&first, &first_packet, lost, &mut give);
                     self.give(&header, packet, 0, &mut give);
@@ -237,7 +237,8 @@ impl Order {
         }
     }
 
-    /// Whether the camera's numbers say nothing about the order of packets. Some cameras number pictures, count by two, or do not count.
+    /// Whether the camera's numbers do not reflect the order of packets. Some cameras number pictures, count by two, or do
+    /// not count.
     fn has_useless_numbers(&self) -> bool {
         self.delivery == Delivery::Reliable && self.disorder > MOST_DISORDER
     }
@@ -254,19 +255,19 @@ impl Order {
         self.held.iter().map(|held| held.since).min().map(|since| since + LONGEST_WAIT)
     }
 
-    /// Gives what has waited long enough.
+    /// Releases packets that have waited long enough.
     pub fn tick(&mut self, now: Instant, mut give: impl FnMut(RtpPacket<'_>)) {
         while self.due().is_some_and(|due| due <= now) {
             self.release_first(&mut give);
         }
     }
 
-    /// Returns the number of the last packet that was given, and the SSRC, for a receiver report.
+    /// Returns the number of the last released packet, and the SSRC, for a receiver report.
     pub fn last(&self) -> Option<(u32, u16)> {
         Some((self.ssrc?, self.next?.wrapping_sub(1)))
     }
 
-    /// Returns an RTP timestamp of a report without wraps.
+    /// Returns the unwrapped RTP timestamp of a report.
     pub const fn report_time(&mut self, timestamp: u32) -> i64 {
         self.clock.near(timestamp)
     }
@@ -276,22 +277,23 @@ impl Order {
             self.has_described_type = true;
             return true;
         }
-        // Some cameras send another type than they describe. RTCP in RTP's channel would have 72 to 76.
+        // Some cameras send a different type than they describe. RTCP in RTP's channel would have 72 to 76.
         !self.has_described_type
             && header.payload_type >= 96
             && !self.foreign_types.contains(&header.payload_type)
             && *self.other_type.get_or_insert(header.payload_type) == header.payload_type
     }
 
-    /// Returns the timestamp of the packet that was given last with this number, if it is not long ago.
+    /// Returns the timestamp of the last released packet with this number, if it is recent.
     fn given_with(&self, sequence: u16) -> Option<u32> {
         let is_recent = self.next.is_some_and(|next| usize::from(next.wrapping_sub(sequence)) <= REMEMBERED);
         let &(other, timestamp) = self.given.get(usize::from(sequence) % REMEMBERED)?;
         (is_recent && other == sequence).then_some(timestamp)
     }
 
-    /// Whether a packet with an unlikely number begins a new count. Over TCP nothing comes late: one that seems so belongs to a later
-    /// picture. Of datagrams, two in turn are believed, and the number of one that seems late must have come before.
+    /// Whether a packet with an unlikely number starts a new count. Over TCP nothing arrives late: a packet that seems late
+    /// belongs to a later picture. With datagrams, two consecutive ones are believed, and the number of one that seems late
+    /// must have occurred before.
     fn is_new_count(&self, header: &RtpHeader, ahead: u16) -> bool {
         let is_late = ahead.wrapping_neg() <= MOST_LATE;
         let is_likely = match self.delivery {
@@ -304,7 +306,7 @@ impl Order {
         is_likely && (!is_late || self.clock.is_later(header.timestamp))
     }
 
-    /// Whether the last packet was in the middle of a picture that this one, of a new count, does not go on with.
+    /// Whether the last packet was in the middle of a picture that this one, with a new count, does not continue.
     fn is_cut(&self, header: &RtpHeader) -> bool {
         let is_same = self.clock.last.is_some_and(|(before, _)| before == header.timestamp);
         self.has_markers && !self.is_between && !is_same
@@ -322,7 +324,7 @@ impl Order {
         self.held.insert(at, Held { header, packet: packet.to_vec(), since: now });
     }
 
-    /// Gives the packets that wait for no other.
+    /// Releases the packets that no longer wait for others.
     fn release_next(&mut self, give: &mut impl FnMut(RtpPacket<'_>)) {
         while self.held.first().is_some_and(|held| Some(held.header.sequence) == self.next) {
             self.release_first(give);
@@ -360,7 +362,7 @@ impl Order {
             *place = (header.sequence, header.timestamp);
         }
         let payload = &packet[header.payload.clone()];
-        // Packets without a payload keep a way through a router open.
+        // Packets without a payload keep a path through a router open.
         if payload.is_empty() && lost == 0 {
             return;
         }
@@ -380,14 +382,14 @@ impl Order {
 #[derive(Debug)]
 struct Extension {
     rate_hz: u32,
-    /// The last timestamp as it came, and extended.
+    /// The last timestamp as received, and extended.
     last: Option<(u32, i64)>,
-    /// A timestamp that was asked for before the first one came.
+    /// A timestamp that was requested before the first one arrived.
     expected: Option<u32>,
 }
 
-/// How far a timestamp may be from the one before. A camera that sends a picture only when something moves may be silent for long;
-/// one whose clock is set back by a minute would give frames in a wrong order.
+/// How far a timestamp may be from the previous one. A camera that sends a picture only when something moves may be silent
+/// for long; one whose clock is set back by a minute would deliver frames in the wrong order.
 const MOST_BACK_S: i64 = 10;
 const MOST_FORTH_S: i64 = 3600;
 
@@ -406,7 +408,7 @@ impl Extension {
             }
             Some((before, extended)) => {
                 let step = i64::from(timestamp.wrapping_sub(before).cast_signed());
-                // After a jump, the time goes on by a usual frame interval.
+                // After a jump, the time continues with a usual frame interval.
                 if (-MOST_BACK_S * rate..=MOST_FORTH_S * rate).contains(&step) {
                     extended.saturating_add(step)
                 } else {
@@ -425,7 +427,7 @@ impl Extension {
             .is_some_and(|(before, _)| (1..=most).contains(&i64::from(timestamp.wrapping_sub(before).cast_signed())))
     }
 
-    /// Returns a timestamp near the last one, extended. Before the first packet, it is one that the first will be near to.
+    /// Returns a timestamp near the last one, extended. Before the first packet, the first one will be near it.
     const fn near(&mut self, timestamp: u32) -> i64 {
         match self.last {
             Some((before, extended)) => extended.saturating_add(timestamp.wrapping_sub(before).cast_signed() as i64),

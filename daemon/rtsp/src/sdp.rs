@@ -1,5 +1,5 @@
-//! Descriptions of sessions (SDP, RFC 8866), as cameras write them: only what playing needs is read, and lines that are wrong in any
-//! other place do not matter.
+//! Session descriptions (SDP, RFC 8866) as cameras write them. Only the parts needed for playing are read; errors in other
+//! lines do not matter.
 
 use base64::Engine;
 use base64::alphabet::STANDARD;
@@ -7,16 +7,16 @@ use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 
 use crate::codec::Codec;
 
-/// The most streams of a description that are read.
+/// The most streams to read from a description.
 const MOST_STREAMS: usize = 64;
 
-/// The most formats of a stream that are read.
+/// The most formats to read for a stream.
 const MOST_FORMATS: usize = 32;
 
-/// The most lines of a description that are read.
+/// The most lines to read from a description.
 const MOST_LINES: usize = 4096;
 
-/// Of what cameras send, some lack the padding.
+/// Some cameras leave out the padding.
 const LENIENT: GeneralPurpose = GeneralPurpose::new(
     &STANDARD,
     GeneralPurposeConfig::new()
@@ -36,40 +36,40 @@ pub struct Description {
 /// A stream that a server offers.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct StreamDescription {
-    /// `video`, `audio`, `application` or what the camera says, in lower case.
+    /// `video`, `audio`, `application` or the camera's own word, in lower case.
     pub media: String,
     /// Name of the encoding in lower case, such as `h264` or `pcma`; the payload type's number if it has no name.
     pub encoding: String,
-    /// The type that its packets have.
+    /// The payload type of its packets.
     pub payload_type: u8,
     /// Types of its other formats that the server names, such as retransmissions or error correction.
     pub other_types: Vec<u8>,
     /// Units of RTP's timestamps per second.
     pub rate_hz: u32,
-    /// The control URL, absolute or relative. A stream without one is played by the session's.
+    /// The control URL, absolute or relative. A stream without one uses the session's.
     pub control: Option<String>,
     /// Parameter sets without start codes, in the camera's order.
     pub sets: Vec<Vec<u8>>,
-    /// Width and height in pixels of JPEG pictures, where the description has them.
+    /// Width and height in pixels of JPEG pictures, if the description has them.
     pub size: Option<[u16; 2]>,
-    /// Frames per second, where the description has them.
+    /// Frames per second, if the description has them.
     pub announced_fps: Option<f32>,
     /// Whether packets are encrypted (SRTP).
     pub is_encrypted: bool,
-    /// Whether units of H.265 come in another order than that of decoding, each with its number (`sprop-max-don-diff`, RFC 7798).
+    /// Whether H.265 units are not sent in decoding order, so each has a number (`sprop-max-don-diff`, RFC 7798).
     pub is_interleaved: bool,
 }
 
 impl Eq for StreamDescription {}
 
 impl StreamDescription {
-    /// Returns the codec, if it is one that is known here.
+    /// Returns the codec, if it is supported.
     pub fn codec(&self) -> Option<Codec> {
         codec_of(&self.media, &self.encoding)
     }
 }
 
-/// Returns the codec of a medium's encoding, if it is one that is known here.
+/// Returns the codec of a medium's encoding, if it is supported.
 fn codec_of(media: &str, encoding: &str) -> Option<Codec> {
     match (media, encoding) {
         ("video", "h264") => Some(Codec::H264),
@@ -85,7 +85,7 @@ struct Media {
     kind: String,
     protocol: String,
     formats: Vec<u8>,
-    /// Attributes with their format, where they have one.
+    /// Attributes with their format, if they have one.
     maps: Vec<(u8, String)>,
     parameters: Vec<(u8, String)>,
     control: Option<String>,
@@ -94,7 +94,7 @@ struct Media {
 }
 
 impl Description {
-    /// Reads a description. Bytes that are no UTF-8 matter in names alone.
+    /// Reads a description. Invalid UTF-8 matters only in names.
     pub fn parse(bytes: &[u8]) -> Self {
         let text = String::from_utf8_lossy(bytes);
         let (mut control, mut all) = (None, Vec::<Media>::new());
@@ -141,14 +141,14 @@ impl Media {
     }
 
     fn attribute(&mut self, line: &str) {
-        // "2560,1440" or "2560-1440", with any blanks.
+        // "2560,1440" or "2560-1440", with or without blanks.
         let size_of = |text: &str| {
             let mut sides = text.split(|c: char| !c.is_ascii_digit()).filter(|side| !side.is_empty());
             let mut next = || sides.next()?.parse::<u16>().ok().filter(|side| *side > 0);
             Some([next()?, next()?])
         };
         if let Some(url) = attribute(line, "control") {
-            // The first, as ffmpeg has it; some cameras repeat it.
+            // The first one counts, as in ffmpeg; some cameras repeat it.
             self.control.get_or_insert(url.to_owned());
         } else if let Some(value) = attribute(line, "rtpmap") {
             self.maps.extend(of_format(value).map(|(format, rest)| (format, rest.to_owned())));
@@ -181,7 +181,7 @@ impl Media {
         // Cameras list formats that they do not describe.
         let formats = || self.formats.iter().copied().chain(self.maps.iter().map(|(format, _)| *format));
         let unnamed = || formats().next().map(|format| (format, format.to_string(), None));
-        // Parameters have the names of one codec alone.
+        // Each parameter name belongs to only one codec.
         let has = |format: u8, name: &str| {
             self.parameters.iter().any(|(other, text)| *other == format && text.to_ascii_lowercase().contains(name))
         };
@@ -220,7 +220,7 @@ impl Media {
 }
 
 /// Returns the parameter sets of `a=fmtp`: in base64, `sprop-parameter-sets=SPS,PPS` of H.264 (RFC 6184), and `sprop-vps`, `sprop-sps` and
-/// `sprop-pps` of H.265 (RFC 7798). One that is no base64 is left out.
+/// `sprop-pps` of H.265 (RFC 7798). One that is not valid base64 is skipped.
 fn parameter_sets(parameters: &str) -> Vec<Vec<u8>> {
     const NAMES: [&str; 4] = ["sprop-parameter-sets", "sprop-vps", "sprop-sps", "sprop-pps"];
     let named = parameters.split(';').filter_map(|one| one.split_once('='));

@@ -1,18 +1,18 @@
-//! What the answer to SETUP says: the headers `Session` (RFC 2326 section 12.37) and `Transport` (12.39).
+//! The headers `Session` (RFC 2326 section 12.37) and `Transport` (12.39) of the answer to SETUP.
 
 use std::time::Duration;
 
-/// A session that the server has made.
+/// A session that the server has created.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SessionHeader {
     /// Its number, to be repeated.
     pub id: String,
-    /// How long it lasts without a request, if the server says so.
+    /// How long it lasts without a request, if the server states it.
     pub timeout: Option<Duration>,
 }
 
 impl SessionHeader {
-    /// Reads "12345678;timeout=60". A timeout of 0, which some cameras send, is none.
+    /// Reads "12345678;timeout=60". A timeout of 0, which some cameras send, counts as none.
     pub fn parse(value: &str) -> Option<Self> {
         let mut parts = value.split(';').map(str::trim);
         let id = parts.next().filter(|id| !id.is_empty() && !id.contains(char::is_control))?.to_owned();
@@ -34,20 +34,20 @@ pub enum Carrier {
     Udp,
 }
 
-/// How packets come, as the server says. Its SSRC, its source and its destination are not read: they are often wrong.
+/// The transport that the server states. Its SSRC, source and destination are not read, because they are often wrong.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TransportHeader {
-    /// The channel of RTP packets in the connection.
+    /// The channel of RTP packets on the connection.
     pub channel: Option<u8>,
     /// The server's port of RTP packets, and of RTCP packets.
     pub server_ports: Option<(u16, u16)>,
     pub is_multicast: bool,
-    /// What carries packets, if the header leaves no doubt. Many cameras leave out parts of it, or repeat those of the request.
+    /// The lower transport, if the header is clear. Many cameras leave out parts of it, or repeat those of the request.
     pub carrier: Option<Carrier>,
 }
 
 impl TransportHeader {
-    /// Reads "RTP/AVP/TCP;unicast;interleaved=0-1", with any capitals and blanks. Of a list, the first counts.
+    /// Reads "RTP/AVP/TCP;unicast;interleaved=0-1", ignoring case and blanks. In a list, the first entry counts.
     pub fn parse(value: &str) -> Self {
         let first = value.split(',').next().unwrap_or_default();
         let mut this = Self::default();

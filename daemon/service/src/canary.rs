@@ -1,7 +1,7 @@
 //! The trial of a new model before a reload switches to it: it runs on a real frame of each of its cameras.
 //!
-//! Its outputs must be finite numbers of the declared shapes, and come in time. If no camera of the model gives a frame, the
-//! trial uses a grey one. It runs on a thread of its own, so that a model that hangs costs only the reload.
+//! Its outputs must be finite numbers of the declared shapes, and must arrive in time. If no camera of the model delivers a
+//! frame, the trial uses a grey one. It runs on its own thread, so that a model that hangs only fails the reload.
 
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread;
@@ -91,7 +91,7 @@ pub fn prove(
     }
 }
 
-/// Returns a frame of each camera that gives one, or else a grey one; and the cameras' frames per second together.
+/// Returns a frame of each camera that delivers one, otherwise a grey one, and the sum of the cameras' frames per second.
 pub fn samples(live: &Live, input_size: (u32, u32), cameras: &[&str]) -> Result<(Vec<Sample>, f64), CanaryError> {
     let until = Instant::now() + FRAME_TIMEOUT;
     let lanes = live.lanes();
@@ -122,7 +122,7 @@ pub fn grey((width, height): (u32, u32)) -> Result<Sample, CanaryError> {
     })
 }
 
-/// Returns a picture with edges, colours and fine structure, for what a grey frame does not show.
+/// Returns an image with edges, colours and fine structure, for faults that a grey frame does not reveal.
 pub fn test_picture((width, height): (u32, u32)) -> Result<Sample, CanaryError> {
     let layout = FrameLayout::packed(PixelFormat::Rgb, width, height, ColorDescription::default())?;
     let mut buffer = UnifiedBuffer::host(layout.needed_bytes())?;
@@ -148,12 +148,12 @@ pub fn test_picture((width, height): (u32, u32)) -> Result<Sample, CanaryError> 
     Ok(Sample { name: "a test picture".to_owned(), frame: OwnedFrame { layout, buffer } })
 }
 
-/// Eileen Collins (NASA, public domain), 96 x 96 pixels of RGB: `tests/media/astronaut.png`, made smaller by
-/// `ffmpeg -i astronaut.png -vf scale=96:96:flags=area -f rawvideo -pix_fmt rgb24 astronaut_96.rgb`.
+/// Eileen Collins (NASA, public domain), 96 x 96 pixels of RGB: `tests/media/astronaut.png`, scaled down with `ffmpeg -i
+/// astronaut.png -vf scale=96:96:flags=area -f rawvideo -pix_fmt rgb24 astronaut_96.rgb`.
 const PORTRAIT: &[u8] = include_bytes!("canary/astronaut_96.rgb");
 const PORTRAIT_SIDE: u32 = 96;
 
-/// Returns the picture of a person, in which detectors of people and faces find something if they are fed rightly.
+/// Returns the image of a person, in which detectors of people and faces find something if their input is right.
 pub fn portrait() -> Result<Sample, CanaryError> {
     let layout = FrameLayout::packed(PixelFormat::Rgb, PORTRAIT_SIDE, PORTRAIT_SIDE, ColorDescription::default())?;
     let mut buffer = UnifiedBuffer::host(layout.needed_bytes())?;
@@ -163,11 +163,12 @@ pub fn portrait() -> Result<Sample, CanaryError> {
     Ok(Sample { name: "a picture of a person".to_owned(), frame: OwnedFrame { layout, buffer } })
 }
 
-/// The side of the picture with the portrait in its lower right, and where that begins.
+/// The side of the image with the portrait in its lower right, and the portrait's offset.
 const CORNER_SIDE: u32 = 3 * PORTRAIT_SIDE;
 const CORNER_START: u32 = CORNER_SIDE - PORTRAIT_SIDE;
 
-/// Returns the portrait in the lower right of a grey picture: there, centre and size are no corners, and corners are no centre and size.
+/// Returns the portrait in the lower right of a grey image. There, centre and size cannot be mistaken for corners, or corners
+/// for centre and size.
 pub fn portrait_in_corner() -> Result<Sample, CanaryError> {
     let Sample { mut frame, .. } = grey((CORNER_SIDE, CORNER_SIDE))?;
     let lines = frame.buffer.as_mut_slice().chunks_exact_mut(3 * CORNER_SIDE as usize).skip(CORNER_START as usize);
@@ -179,7 +180,7 @@ pub fn portrait_in_corner() -> Result<Sample, CanaryError> {
     Ok(Sample { name: "a picture with a person in its lower right".to_owned(), frame })
 }
 
-/// Returns a picture of noise, the same every time: nothing in it is an object.
+/// Returns an image of noise, the same every time, without any object.
 pub fn noise((width, height): (u32, u32)) -> Result<Sample, CanaryError> {
     let layout = FrameLayout::packed(PixelFormat::Rgb, width, height, ColorDescription::default())?;
     let mut buffer = UnifiedBuffer::host(layout.needed_bytes())?;
@@ -194,7 +195,7 @@ pub fn noise((width, height): (u32, u32)) -> Result<Sample, CanaryError> {
     Ok(Sample { name: "a picture of noise".to_owned(), frame: OwnedFrame { layout, buffer } })
 }
 
-/// Returns the warning about a run that takes longer than frames of so many per second leave it.
+/// Returns the warning about a run that takes longer than the interval at this frame rate.
 fn slowness(name: &str, took: Duration, fps: f64) -> Option<String> {
     let runs_per_second = 1.0 / took.as_secs_f64().max(1e-6);
     (fps > runs_per_second).then(|| {
@@ -207,7 +208,7 @@ fn slowness(name: &str, took: Duration, fps: f64) -> Option<String> {
 
 /// A report of the trial's thread.
 enum TrialReport {
-    /// A run on one more frame took this long.
+    /// A run on one further frame took this long.
     Ran(Duration),
     /// The trial has ended.
     Ended(Result<Box<TrialModel>, CanaryError>),
@@ -243,7 +244,7 @@ impl Trial {
     fn check(&mut self, sample: &Sample) -> Result<Duration, CanaryError> {
         let TrialModel { model, detector } = &mut self.candidate;
         let failed = |error: RunError| CanaryError::Run { sample: sample.name.clone(), error };
-        // The first run also allocates memory and does other work once.
+        // The first run also allocates memory and does other one-time work.
         let took = run_on(detector, sample, 1).map_err(failed)?.min(run_on(detector, sample, 1).map_err(failed)?);
         if took > self.limit {
             return Err(CanaryError::TooSlow { sample: sample.name.clone(), limit: self.limit });
@@ -279,7 +280,7 @@ pub fn detect_on(detector: &mut Detector, sample: &Sample, count: usize) -> Resu
     Ok(found)
 }
 
-/// Does the same as [`run_on`], and calls `check` when the outputs can be read, before they are decoded.
+/// Like [`run_on`], but calls `check` when the outputs can be read, before they are decoded.
 pub fn run_and_check<E: From<RunError>>(
     detector: &mut Detector,
     sample: &Sample,
@@ -350,7 +351,7 @@ mod tests {
         let text = judged(vec![two.clone(), Dim::Fixed(3)], good).unwrap();
         assert!(text.contains("is f32 [2, 2], but the model declares out f32 [2, 3]"), "{text}");
         assert!(judged(vec![two.clone()], good).is_some());
-        // Bytes that would be numbers of another type.
+        // Bytes whose length fits another type.
         let found = TensorRef::new(DType::I32, &[2, 2], &[0; 16]).unwrap();
         let text = judge("a test picture", &declared(vec![two.clone(), two]), &found).unwrap().to_string();
         assert!(text.contains("is i32 [2, 2], but the model declares out f32 [2, 2]"), "{text}");
@@ -368,7 +369,7 @@ mod tests {
         sample.frame.buffer.as_slice()
     }
 
-    /// Returns the pixel at a place of a picture of this width.
+    /// Returns a pixel of an image of this width.
     fn pixel(sample: &Sample, x: u32, y: u32) -> [u8; 3] {
         let at = 3 * (y * sample.size().0 + x) as usize;
         pixels(sample)[at..at + 3].try_into().unwrap()
@@ -388,7 +389,7 @@ mod tests {
             assert_eq!(pixel(&corner, x, y), shown, "{x} {y}");
         }
 
-        // Every value about equally often, another at each place, and the same every time.
+        // All values are about equally frequent, differ from place to place, and are the same every time.
         let (one, other) = (noise((64, 48)).unwrap(), noise((64, 48)).unwrap());
         assert_eq!(pixels(&one), pixels(&other));
         let mut counts = [0_u32; 8];
@@ -403,18 +404,18 @@ mod tests {
     fn the_test_picture_has_a_disc_stripes_a_gradient_and_fine_structure() {
         let picture = test_picture((120, 80)).unwrap();
         assert_eq!(picture.size(), (120, 80));
-        // Noise adds 15 at most.
+        // Noise adds at most 15.
         let is = |x, y, base: [u8; 3]| {
             pixel(&picture, x, y).iter().zip(base).all(|(&byte, base)| (base..=base + 15).contains(&byte))
         };
         // A disc of a radius of 20 around (40, 40).
         let red = [230, 60, 30];
         assert!(is(40, 40, red) && is(40, 21, red) && is(59, 40, red) && is(21, 40, red) && is(40, 59, red));
-        // Beside it, brighter to the right in red and downwards in blue.
+        // Around it, red increases to the right and blue downwards.
         assert!(
             is(40, 19, [53, 90, 38]) && is(61, 40, [81, 90, 80]) && is(0, 0, [0, 90, 0]) && is(80, 79, [106, 90, 158])
         );
-        // Stripes of four lines on the right third.
+        // Stripes of four lines in the right third.
         for y in 0..80 {
             assert_eq!(is(81, y, [20, 40, 200]), y / 4 % 2 == 0, "{y}");
             assert!(!is(80, y, [20, 40, 200]), "{y}");
@@ -423,7 +424,7 @@ mod tests {
         assert!(changes > pixels(&picture).len() / 2, "{changes}");
     }
 
-    /// The tiny model, in a folder of its own, with its factor of 1 replaced.
+    /// The tiny model in its own folder, with its factor of 1 replaced.
     fn tiny(factor: f32) -> (tempfile::TempDir, TrialModel) {
         use visiond_config::types::{BackendChoice, EngineConfig, ModelConfig};
         let folder = tempfile::tempdir().unwrap();
@@ -452,7 +453,7 @@ mod tests {
             infinite.starts_with("on a grey frame (no camera of the model gives a frame) 64 of the 96 numbers"),
             "{infinite}"
         );
-        // No run takes less than this; how long the trial is waited for is four times as long.
+        // No run is this fast; the trial's timeout is four times as long.
         let slow = Trial { name: "tiny".to_owned(), candidate: tiny(1.0).1, limit: Duration::ZERO }
             .check(&grey((8, 8)).unwrap());
         assert!(matches!(slow, Err(CanaryError::TooSlow { .. })), "{slow:?}");

@@ -60,7 +60,7 @@ pub enum ServiceError {
     /// The daemon is ending.
     #[error("the daemon is ending")]
     Ending,
-    /// A panic, which the log has.
+    /// A panic, which was logged.
     #[error("internal error, see the panic in the log: please report it")]
     Panic,
 }
@@ -71,7 +71,7 @@ impl ServiceError {
         Self::Model { model: model.to_owned(), error: Box::new(error.into()) }
     }
 
-    /// Returns whether the service, whose user may read other files, would fail likewise.
+    /// Returns whether the service, whose user may read other files, would fail in the same way.
     pub fn certainty(&self) -> Certainty {
         let Self::Model { error, .. } = self else { return Certainty::Certain };
         match &**error {
@@ -107,7 +107,7 @@ impl From<ServiceError> for ExitError {
     }
 }
 
-/// Why a model cannot be used; the texts go behind its name.
+/// Why a model cannot be used; the texts follow its name.
 #[derive(Debug, thiserror::Error)]
 pub enum ModelError {
     /// Its file cannot be loaded.
@@ -119,7 +119,7 @@ pub enum ModelError {
     /// It does not fit its card or limits.
     #[error(transparent)]
     Detector(#[from] DetectorError),
-    /// Its trial in a process of its own failed.
+    /// Its trial in a separate process failed.
     #[error(transparent)]
     Trial(#[from] TrialError),
     /// Its trial failed.
@@ -127,7 +127,7 @@ pub enum ModelError {
     Canary(#[from] CanaryError),
 }
 
-/// Why a trial in a process of its own failed; the texts go behind the model's name.
+/// Why a trial in a separate process failed; the texts follow the model's name.
 #[derive(Debug, thiserror::Error)]
 pub enum TrialError {
     /// The process refused the model, as visiond would have.
@@ -137,13 +137,13 @@ pub enum TrialError {
         text: String,
         /// Its exit status.
         exit: Exit,
-        /// Whether the service would fail likewise.
+        /// Whether the service would fail in the same way.
         certainty: Certainty,
     },
-    /// The process crashed, or was ended.
+    /// The process crashed or was killed.
     #[error(
-        "cannot use {path}: the process that tried it {how}; the file is damaged or made to do harm, or the backend has a \
-         fault: export the model again, or try another backend"
+        "cannot use {path}: the process that tried it {how}; the file is damaged or malicious, or the backend has a \
+         bug: export the model again, or try another backend"
     )]
     Ended {
         /// The model.
@@ -162,15 +162,15 @@ pub enum TrialError {
         /// `load_memory_bytes`, with its unit.
         limit: String,
     },
-    /// The service may use less memory than the process needs.
+    /// The service's memory limit is below what the process needs.
     #[error(
         "cannot use {path}: it needs more than the {left} that the service's memory limit leaves; raise MemoryMax= in the unit \
-         (`systemctl edit visiond`), or end what uses the memory"
+         (`systemctl edit visiond`), or free memory"
     )]
     ServiceMemory {
         /// The model.
         path: PathBuf,
-        /// What was left, with its unit.
+        /// The available memory, with its unit.
         left: String,
     },
     /// The process did not end in time.
@@ -185,8 +185,8 @@ pub enum TrialError {
         /// The limit.
         limit: Duration,
     },
-    /// The file is another one than the one that was tried.
-    #[error("cannot use {0}: it changed while it was tried; write a new model to a file beside it, then rename that")]
+    /// The file was replaced after the trial.
+    #[error("cannot use {0}: it changed during its trial; write a new model to a file beside it, then rename that")]
     Changed(PathBuf),
     /// The process cannot be started.
     #[error("cannot start the process that tries the model: {0}")]
@@ -208,17 +208,17 @@ impl TrialError {
     }
 }
 
-/// Returns the exit status for a detector that cannot be made.
+/// Returns the exit status for a detector that cannot be created.
 pub fn detector_exit(error: &DetectorError) -> Exit {
     match error {
         DetectorError::Engine(_) | DetectorError::Preprocess(_) => Exit::Model,
-        // The card or the limits ask for something that the model does not have.
+        // The card or the limits require something that the model does not have.
         _ => Exit::Config,
     }
     .unless_gpu_lost(error)
 }
 
-/// Why a trial failed; the texts go behind the model's name.
+/// Why a trial failed; the texts follow the model's name.
 #[derive(Debug, thiserror::Error)]
 pub enum CanaryError {
     /// No result in time.
@@ -248,7 +248,7 @@ pub enum CanaryError {
         sample: String,
         /// The output as declared.
         output: String,
-        /// The type and shape that came.
+        /// The actual type and shape.
         found: String,
     },
     /// An output holds infinities or NaNs.
@@ -266,13 +266,13 @@ pub enum CanaryError {
         /// How many numbers the output has.
         of: usize,
     },
-    /// A detector that shows the raw outputs cannot be made.
+    /// A detector that exposes the raw outputs cannot be created.
     #[error(transparent)]
     Detector(DetectorError),
-    /// The grey frame cannot be made.
+    /// The grey frame cannot be created.
     #[error(transparent)]
     Frame(#[from] FrameError),
-    /// There is no memory for the grey frame.
+    /// There is not enough memory for the grey frame.
     #[error(transparent)]
     Memory(#[from] BufferError),
     /// The trial's thread cannot be started.

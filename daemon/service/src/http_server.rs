@@ -10,22 +10,22 @@ use visiond_system::unix_socket::SocketError;
 
 /// The part of the HTTP server that a reload changes.
 pub trait HttpServer: Send + Sync {
-    /// Opens the listeners that `config` asks for and that are not open yet.
+    /// Opens the listeners of `config` that are not open yet.
     ///
     /// The returned function switches to them; until it is called, nothing changes.
     ///
     /// # Errors
-    /// An address cannot be listened on, or the token cannot be read.
+    /// The server cannot listen on an address, or the token cannot be read.
     fn prepare(&self, config: &HttpConfig) -> Result<Box<dyn FnOnce() + '_>, HttpError>;
 }
 
-/// Why the HTTP server cannot listen as it is configured.
+/// Why the HTTP server cannot listen as configured.
 #[derive(Debug, thiserror::Error)]
 pub enum HttpError {
     /// The token cannot be read.
     #[error("http: {0}")]
     Token(#[from] CredentialError),
-    /// systemd passes a socket that other machines reach, and there is no token.
+    /// systemd passes a socket that other machines can reach, but there is no token.
     #[error(
         "http: systemd passes a socket at {0}, which is reachable from the network: set `http.token`, or make \
          visiond.socket listen on 127.0.0.1"
@@ -48,7 +48,7 @@ pub enum HttpError {
 }
 
 impl HttpError {
-    /// Returns whether the service would fail likewise.
+    /// Returns whether the service would fail in the same way.
     pub fn certainty(&self) -> Certainty {
         match self {
             Self::Token(error) => error.certainty(),

@@ -1,7 +1,7 @@
-//! Everything that runs, and how it is switched to another configuration.
+//! Runs everything, and switches it to another configuration.
 //!
-//! A change is a transaction: [`prepared_config`] loads models and opens sinks beside those that run, and fails there if it
-//! fails at all. Only then is anything switched. Cameras, lanes and sinks that did not change are not touched.
+//! A change is a transaction: [`prepared_config`] loads models and opens sinks beside the running ones; any failure happens
+//! there. Only then is anything switched. Cameras, lanes and sinks that did not change are not touched.
 
 mod canary;
 mod error;

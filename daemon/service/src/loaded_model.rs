@@ -15,7 +15,7 @@ use visiond_telemetry::metrics::ModelValues;
 
 use crate::error::{ModelError, ServiceError};
 
-/// A loaded model with its card. Makes detectors.
+/// A loaded model with its card. Creates detectors.
 #[derive(Debug)]
 pub struct LoadedModel {
     /// The engine that runs it.
@@ -60,22 +60,22 @@ impl LoadedModel {
         Ok(Self { engine, card, limits, masks, name: name.clone() })
     }
 
-    /// Returns it with another card.
+    /// Returns the model with another card.
     pub fn with_card(self, card: Card) -> Self {
         Self { card, ..self }
     }
 
-    /// Makes a detector with a session of its own.
+    /// Creates a detector with its own session.
     pub fn detector(&self) -> Result<Detector, DetectorError> {
         Detector::new(&self.engine, &self.card, &self.limits)
     }
 
-    /// Makes a detector whose raw outputs can be read.
+    /// Creates a detector whose raw outputs can be read.
     pub fn raw_detector(&self) -> Result<Detector, DetectorError> {
         Detector::new(&self.engine, &self.card, &DetectorOptions { raw_outputs: true, ..self.limits.clone() })
     }
 
-    /// Makes a detector; the error names the model.
+    /// Creates a detector; the error names the model.
     pub fn required_detector(&self) -> Result<Detector, ServiceError> {
         self.detector().map_err(|error| ServiceError::model(&self.name, error))
     }
@@ -85,7 +85,7 @@ impl LoadedModel {
         self.engine.tensorrt().map(|engine| engine.device())
     }
 
-    /// Returns what the results of its `detector` refer to.
+    /// Returns the facts that the results of its `detector` refer to.
     pub fn facts(&self, detector: &Detector) -> ModelFacts {
         ModelFacts {
             message: Arc::new(MessageModel {
@@ -102,7 +102,7 @@ impl LoadedModel {
     }
 }
 
-/// Returns what a head gives besides detections.
+/// Returns a head's outputs other than detections.
 fn values_of(head: &HeadSpec) -> ModelValues {
     let attributes = match head {
         HeadSpec::Attributes(attributes) => attributes.as_slice(),
@@ -126,7 +126,7 @@ mod tests {
 
     #[test]
     fn messages_get_the_names_of_the_card() {
-        // The outputs of the eight colours read as two classes and two keypoints of three numbers.
+        // The outputs for the eight colours, read as two classes and two keypoints of three numbers.
         const CARD: &str = "[input]\nfit = \"stretch\"\n[head]\nfamily = \"yolov8\"\nkeypoints = [2, 3]\n\
                             [classes]\nnames = [\"hand\", \"face\"]\n[keypoints]\nnames = [\"wrist\", \"thumb\"]\nskeleton = [[0, 1]]\n";
         let folder = tempfile::tempdir().unwrap();

@@ -1,10 +1,10 @@
-//! The trial of an ONNX model in a process of its own, before visiond itself loads it.
+//! The trial of an ONNX model in a separate process, before visiond itself loads it.
 //!
-//! A damaged or hostile model can overflow a backend's stack, ask for all memory, or never return. So visiond first starts
+//! A damaged or hostile model can overflow a backend's stack, request all memory, or never return. So visiond first starts
 //! itself as another process, which loads the same file with the same options and runs the whole detector once on a test
-//! picture, with limits on memory, stack and time. There the numbers of the outputs show whether the card is right about them:
-//! logits or probabilities, pixels or fractions. That process prints one line: the file is sound, or why it is refused.
-//! A TensorRT engine gets no trial: it is a program, and trusted as one.
+//! image, with limits on memory, stack and time. The output values also show whether the card describes them correctly:
+//! logits or probabilities, pixels or fractions. That process prints one line: that the file is sound, or why it is rejected.
+//! A TensorRT engine gets no trial, because it is a program and trusted as one.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -43,7 +43,7 @@ const THIS_PROGRAM: &str = "/proc/self/exe";
 /// Whether this program calls [`answer`] at its start.
 static ANSWERS: AtomicBool = AtomicBool::new(false);
 
-/// The environment that the process keeps: where libraries are. Secrets are in none of them.
+/// The environment variables that the process keeps: the paths of libraries. None of them holds secrets.
 const ENVIRONMENT: [&str; 4] = ["HOME", "LD_LIBRARY_PATH", "ORT_DYLIB_PATH", "XDG_CACHE_HOME"];
 
 /// How much memory the trial may use for each byte of the model: the file, what is parsed from it, weights as f32, weights
@@ -54,10 +54,10 @@ const MEMORY_PER_BYTE: u64 = 6;
 /// here fits there.
 const TRIAL_STACK_BYTES: usize = STACK_BYTES as usize - (256 << 10);
 
-/// Width and height of the test picture.
+/// Width and height of the test image.
 const FRAME_SIZE: (u32, u32) = (128, 96);
 
-/// The same of the picture of noise.
+/// Width and height of the noise image.
 const NOISE_SIZE: (u32, u32) = (640, 480);
 
 /// As wait(2) has it.
@@ -71,10 +71,10 @@ const TEXT_CHARS: usize = 4_000;
 const OUT_OF_MEMORY: [&str; 4] =
     ["memory allocation of ", "bad_alloc", "Failed to allocate memory", "Cannot allocate memory"];
 
-/// Begins the line that the process prints if the service's limit leaves less than the trial may use; then come bytes.
+/// Begins the line that the process prints if the service's limit leaves less than the trial may use; the bytes follow.
 const SERVICE_LEAVES: &str = "memory that the service's limit leaves: ";
 
-/// What to load, and how; paths are arguments of their own, because JSON has only text.
+/// What to load, and how; paths are separate arguments, because JSON can only hold text.
 #[derive(Debug, Serialize, Deserialize)]
 struct Request {
     backend: BackendChoice,
@@ -88,23 +88,23 @@ struct Request {
     cards: Vec<String>,
 }
 
-/// What a card gave in a trial.
+/// The result of a card in a trial.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum CardTrial {
-    /// It contradicts the model, in these words.
+    /// It contradicts the model; holds the explanation.
     Contradicted(String),
-    /// It ran on a picture of a person, on one with that in its lower right, and on one of noise.
+    /// It ran on an image of a person, on one with the person in the lower right, and on noise.
     Ran {
-        /// What it found in the picture of a person.
+        /// Its findings in the image of a person.
         scene: Findings,
-        /// What it found where the person is in the lower right third of each side.
+        /// Its findings where the person is in the lower right third.
         corner: Findings,
-        /// What it found in noise.
+        /// Its findings in noise.
         noise: Findings,
     },
 }
 
-/// What a card finds in one picture.
+/// A card's findings in one image.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Findings {
     /// The number of detections.
@@ -113,16 +113,16 @@ pub struct Findings {
     pub highest: f32,
     /// How many of the boxes have no area.
     pub empty: usize,
-    /// The longest side of the boxes in pixels of the picture; 0 without boxes.
+    /// The longest side of the boxes in pixels of the image; 0 without boxes.
     pub longest_side: f32,
     /// The class of the highest score.
     pub best: Option<u32>,
-    /// Whether the box of the highest score begins in the right half of the picture and in its lower half.
+    /// Whether the box of the highest score begins in the right half of the image and in its lower half.
     pub is_lower_right: bool,
 }
 
 impl Findings {
-    /// Sums up the detections in a picture of this width and height.
+    /// Sums up the detections in an image of this width and height.
     fn of(found: &[Detection], (width, height): (u32, u32)) -> Self {
         let is_empty = |[x1, y1, x2, y2]: [f32; 4]| !(x2 > x1 && y2 > y1);
         let longer_side = |[x1, y1, x2, y2]: [f32; 4]| (x2 - x1).max(y2 - y1);
@@ -139,28 +139,29 @@ impl Findings {
     }
 }
 
-/// The most cards of a trial, and how long all of them may be in bytes: they are one argument of a process, which has 128 KiB.
+/// The most cards of a trial, and their maximum total length in bytes: they are one process argument, which is limited to 128
+/// KiB.
 const MAX_CARDS: usize = 12;
 const CARDS_BYTES: usize = 64 << 10;
 
-/// The most detections that are counted in a picture.
+/// The most detections that are counted in an image.
 const MAX_COUNTED: usize = 3_000;
 
 /// What the process found.
 #[derive(Debug, Serialize, Deserialize)]
 enum Answer {
-    /// It loaded the file with this SHA-256 and ran it.
+    /// The process loaded the file with this SHA-256 and ran it.
     Sound { sha256: String },
-    /// It loaded the file and ran it with each of the cards.
+    /// The process loaded the file and ran it with each of the cards.
     Tried { cards: Vec<CardTrial> },
-    /// An error like those of [`LoadedModel::load`], its exit status, and whether it may be this user's alone.
+    /// An error like those of [`LoadedModel::load`], its exit status, and whether it may affect only this user.
     Refused { text: String, exit: u8, only_here: bool },
 }
 
-/// Tries a model in a process of its own, then loads it in this one: the bytes that were tried, and no others.
+/// Tries a model in a separate process, then loads exactly the same bytes in this one.
 ///
 /// # Errors
-/// As [`try_model`]; or the file changed meanwhile.
+/// The same as [`try_model`], or the file changed meanwhile.
 pub fn load(model: &ModelConfig, engine: &EngineConfig, stop: &Stop) -> Result<LoadedModel, ServiceError> {
     match try_model(model, engine, stop)? {
         Some(sha256) => load_tried(model, engine, sha256),
@@ -181,7 +182,7 @@ fn load_tried(model: &ModelConfig, engine: &EngineConfig, sha256: String) -> Res
     })
 }
 
-/// Tries a model in a process of its own.
+/// Tries a model in a separate process.
 ///
 /// Returns the SHA-256 of the file that was tried, or `None` for a TensorRT engine, which needs no trial, and in a program that
 /// never calls [`answer`] and so cannot be started for one: a test.
@@ -198,8 +199,8 @@ pub fn try_model(model: &ModelConfig, engine: &EngineConfig, stop: &Stop) -> Res
     }
 }
 
-/// Tries cards for a model in a process of its own: each runs on pictures of a person and on one of noise. Returns what each gave,
-/// in their order, or `None` where [`try_model`] does and for more or longer cards than a trial takes.
+/// Tries cards for a model in a separate process: each runs on images of a person and on one of noise. Returns each card's
+/// result, in order, or `None` when [`try_model`] does and if there are too many or too long cards.
 ///
 /// # Errors
 /// As [`try_model`], except for what contradicts a card.
@@ -255,7 +256,7 @@ fn command(model: &ModelConfig, engine: &EngineConfig, cards: &[String]) -> Comm
         cards: cards.to_vec(),
     };
     let mut command = Command::new(THIS_PROGRAM);
-    // Text, numbers, and maps with text as keys always have a JSON form.
+    // Text, numbers, and maps with text keys can always be written as JSON.
     command.arg0("visiond").arg(COMMAND).arg(serde_json::to_string(&request).unwrap_or_default()).arg(&model.path);
     for path in [&model.card, &engine.onnxruntime_library] {
         command.arg(path.as_deref().map_or(OsStr::new(""), Path::as_os_str));
@@ -266,7 +267,7 @@ fn command(model: &ModelConfig, engine: &EngineConfig, cards: &[String]) -> Comm
     command
 }
 
-/// What the process answered about a model that it could run.
+/// The process's answer about a model that it could run.
 #[derive(Debug, PartialEq)]
 enum Reply {
     /// The SHA-256 of the file.
@@ -275,7 +276,7 @@ enum Reply {
     Tried(Vec<CardTrial>),
 }
 
-/// Returns the reply about a sound file; else why the model is refused. `said` are the last lines of standard error.
+/// Returns the reply about a sound file, otherwise why the model is rejected. `said` holds the last lines of standard error.
 fn judge(
     path: &Path,
     engine: &EngineConfig,
@@ -297,7 +298,7 @@ fn judge(
             Err(TrialError::Refused { text, exit: Exit::from_code(exit).unwrap_or(Exit::Model), certainty })
         }
         _ if said.iter().any(|line| is_out_of_memory(line)) => Err(too_large()),
-        // The kernel's choice where memory of the service ran out.
+        // The kernel's out-of-memory killer ended it when the service's memory ran out.
         _ if left.is_some() && status.and_then(|status| status.signal()) == Some(SIGKILL) => Err(too_large()),
         _ => {
             let how = status.map_or_else(|| "did not end".to_owned(), how_it_ended);
@@ -326,7 +327,7 @@ fn answer_to(arguments: impl IntoIterator<Item = OsString>) -> Option<Exit> {
     }
     let mut next = || arguments.next().unwrap_or_default();
     let (request, path, card, library) = (next(), next(), next(), next());
-    // Whatever the backend's threads do, nothing of them matters any more once the answer is out.
+    // Once the answer is out, it no longer matters what the backend's threads do.
     exit::skip_cleanup();
     let Ok(request) = serde_json::from_slice::<Request>(request.as_encoded_bytes()) else { return Some(Exit::Usage) };
     let some = |path: OsString| Some(PathBuf::from(path)).filter(|path| !path.as_os_str().is_empty());
@@ -356,14 +357,14 @@ fn answer_to(arguments: impl IntoIterator<Item = OsString>) -> Option<Exit> {
     });
     let answer = answer.unwrap_or_else(|error| refusal(&error));
     let line = serde_json::to_vec(&answer).unwrap_or_default();
-    // Without a reader there is nothing to answer.
+    // Without a reader, there is nobody to answer.
     let _ = std::io::stdout().write_all(&line).and_then(|()| std::io::stdout().flush());
     Some(Exit::Success)
 }
 
 fn refusal(error: &ServiceError) -> Answer {
     let text = match error {
-        // The daemon puts its own name of the model in front.
+        // The daemon prepends its own name for the model.
         ServiceError::Model { error, .. } => error.to_string(),
         other => other.to_string(),
     };
@@ -371,7 +372,7 @@ fn refusal(error: &ServiceError) -> Answer {
     Answer::Refused { text: shortened(&text), exit: error.exit().code(), only_here }
 }
 
-/// Cuts a long error in its middle: it begins with the file, and ends with the remedy.
+/// Cuts a long error in the middle, because it begins with the file and ends with the remedy.
 fn shortened(text: &str) -> String {
     let count = text.chars().count();
     if count <= TEXT_CHARS {
@@ -381,7 +382,7 @@ fn shortened(text: &str) -> String {
     format!("{} … {}", part(0, TEXT_CHARS / 2), part(count - TEXT_CHARS / 2, TEXT_CHARS / 2))
 }
 
-/// Limits this process and does `run` on a thread with a limited stack.
+/// Limits this process and calls `run` on a thread with a limited stack.
 fn load_and_run_in_thread(
     model: ModelConfig,
     engine: EngineConfig,
@@ -391,7 +392,7 @@ fn load_and_run_in_thread(
         0 => std::thread::available_parallelism().map_or(1, usize::from),
         threads => threads,
     };
-    // Stacks count as a whole, however little of them is used.
+    // Stacks count in full, even if little of them is used.
     let fixed = engine.load_memory_bytes.saturating_add(threads as u64 * STACK_BYTES);
     let work = move || {
         let limit = |size: u64| {
@@ -412,30 +413,31 @@ fn load_and_run_in_thread(
     thread.map_err(ServiceError::System)?.join().unwrap_or(Err(ServiceError::Panic))
 }
 
-/// Returns the size of the files beside the model that hold weights; 0 if the model cannot be read, which loading it reports.
+/// Returns the size of the external weight files; 0 if the model cannot be read, which loading it reports.
 fn external_bytes(path: &Path) -> u64 {
     let Ok(file) = OnnxFile::read(path) else { return 0 };
     let size = |name: &PathBuf| Some(std::fs::metadata(path.parent()?.join(name)).ok()?.len());
     file.external_files.keys().filter_map(size).fold(0, u64::saturating_add)
 }
 
-/// Loads a model in this process, runs its detector once with as many test pictures as it takes, and checks the card against the
+/// Loads a model in this process, runs its detector once with as many test images as it takes, and checks the card against the
 /// outputs; returns the file's SHA-256.
 pub fn load_and_run(model: &ModelConfig, engine: &EngineConfig) -> Result<String, ServiceError> {
     let loaded = LoadedModel::load(model, engine)?;
     let Err(error) = run(model, &loaded) else { return Ok(loaded.engine.file().sha256.clone()) };
-    // A smaller size would run where memory ran out, and yet the card's may be right.
+    // A smaller size would run within the memory, although the card's size may be right.
     if is_out_of_memory(&error.to_string()) {
         return Err(error);
     }
-    // The card's own errors say what is wrong. Any other may be due to its size: that is certain if another one runs.
+    // The card's own errors state the problem. Any other error may be due to the card's size, which is certain if another
+    // size runs.
     let other = || Detector::other_size(&loaded.engine, &loaded.card);
     let Some((card, size_error)) = (error.exit() != Exit::Config).then(other).flatten() else { return Err(error) };
     let resized = loaded.with_card(card);
     if run(model, &resized).is_ok() { Err(ServiceError::model(&model.name, size_error)) } else { Err(error) }
 }
 
-/// Loads a model in this process, and runs it with each of `cards` on pictures of a person and on one of noise.
+/// Loads a model in this process, and runs it with each of `cards` on images of a person and on one of noise.
 fn load_and_try(model: &ModelConfig, engine: &EngineConfig, cards: &[String]) -> Result<Vec<CardTrial>, ServiceError> {
     let origin = model.path.with_extension("toml");
     let [first, rest @ ..] = cards else { return Ok(Vec::new()) };
@@ -454,7 +456,7 @@ fn load_and_try(model: &ModelConfig, engine: &EngineConfig, cards: &[String]) ->
     Ok(tried)
 }
 
-/// Runs a loaded model with its card. An error that is not the card's ends the trial.
+/// Runs a loaded model with its card. An error that the card did not cause ends the trial.
 fn try_card(model: &ModelConfig, loaded: &LoadedModel) -> Result<CardTrial, ServiceError> {
     let contradicted = |error: ServiceError| match (error.exit(), error) {
         (Exit::Config, ServiceError::Model { error, .. }) => Ok(CardTrial::Contradicted(shortened(&error.to_string()))),
@@ -468,7 +470,7 @@ fn try_card(model: &ModelConfig, loaded: &LoadedModel) -> Result<CardTrial, Serv
         Err(error) => return contradicted(error),
     };
     let frames = detector.batch();
-    // An error is what the trial of the card ends with.
+    // An error ends the trial of the card.
     let mut find = |sample: Result<canary::Sample, CanaryError>| -> Result<Findings, Result<CardTrial, ServiceError>> {
         let refuse = |error: CanaryError| Err(ServiceError::model(&model.name, error));
         let sample = sample.map_err(refuse)?;
@@ -485,7 +487,7 @@ fn try_card(model: &ModelConfig, loaded: &LoadedModel) -> Result<CardTrial, Serv
     all().map_or_else(|ended| ended, Ok)
 }
 
-/// Runs a loaded model once on test pictures, and checks its card against the outputs.
+/// Runs a loaded model once on test images, and checks its card against the outputs.
 fn run(model: &ModelConfig, loaded: &LoadedModel) -> Result<(), ServiceError> {
     let mut detector = loaded.required_detector()?;
     let refuse = |error: CanaryError| ServiceError::model(&model.name, error);
@@ -531,7 +533,7 @@ mod tests {
     const SIGABRT: i32 = 6;
     const SIGSEGV: i32 = 11;
 
-    /// Returns the judgement of a line on standard output, a status as wait(2) has it, and lines on standard error.
+    /// Returns the verdict for a line on standard output, a wait(2) status, and lines on standard error.
     fn judged(line: &str, status: i32, said: &[&str]) -> Result<String, String> {
         let engine = EngineConfig { load_memory_bytes: 1 << 30, ..EngineConfig::default() };
         let said: Vec<_> = said.iter().map(|line| (*line).to_owned()).collect();
@@ -549,8 +551,8 @@ mod tests {
         assert_eq!(judged(sound, 0, &["a warning"]), Ok("c56a".to_owned()));
         let crashed = |how: &str| {
             Err(format!(
-                "cannot use net.onnx: the process that tried it {how}; the file is damaged or made to do harm, or the backend \
-                 has a fault: export the model again, or try another backend"
+                "cannot use net.onnx: the process that tried it {how}; the file is damaged or malicious, or the backend has a \
+                 bug: export the model again, or try another backend"
             ))
         };
         assert_eq!(judged(sound, SIGSEGV, &[]), crashed("was ended by SIGSEGV"));
@@ -575,7 +577,7 @@ mod tests {
         assert_eq!(refused("ONNX Runtime cannot load it: std::bad_alloc"), too_large);
         let said = ["memory allocation of 400000000000 bytes failed", "Aborted"];
         assert_eq!(judged("", SIGABRT, &said).unwrap_err(), too_large);
-        // Of a service whose MemoryMax= leaves less than that, another key is the remedy.
+        // If the service's MemoryMax= leaves less than that, the remedy is another key.
         let leaves = format!("{SERVICE_LEAVES}{}", 40 << 20);
         for (status, said) in [(SIGABRT, said[0]), (SIGKILL, "")] {
             let error = judged("", status, &[&leaves, said]).unwrap_err();
@@ -585,7 +587,7 @@ mod tests {
             );
             assert!(error.contains("raise MemoryMax="), "{error}");
         }
-        // It is the memory only if both are so.
+        // Memory is the cause only if both hold.
         for (status, said) in [(SIGKILL, ""), (SIGSEGV, &*leaves)] {
             let error = judged("", status, &[said]).unwrap_err();
             assert!(error.contains("the process that tried it was ended by SIG"), "{error}");
@@ -616,14 +618,14 @@ mod tests {
         let tried = load_and_run(&model, &engine).unwrap();
         assert!(load_tried(&model, &engine, tried.clone()).is_ok());
 
-        // Another file that runs as well: an unknown field is harmless.
+        // A different file that also runs: an unknown field is harmless.
         let mut other = std::fs::read(&model.path).unwrap();
         other.extend([0x32, 1, b'a']);
         std::fs::write(&model.path, other).unwrap();
         assert_ne!(load_and_run(&model, &engine).unwrap(), tried);
         let refused = |model: &ModelConfig| load_tried(model, &engine, tried.clone()).err().unwrap().to_string();
-        assert!(refused(&model).contains("it changed while it was tried"), "{}", refused(&model));
-        // Other reasons are told as they are: a hash that the user has set, and a file that is gone.
+        assert!(refused(&model).contains("it changed during its trial"), "{}", refused(&model));
+        // Other reasons are reported unchanged: a hash that the user has set, and a missing file.
         let pinned = ModelConfig { sha256: Some(tried.clone()), ..model.clone() };
         std::fs::remove_file(&model.path).unwrap();
         assert!(refused(&model).contains("no model at"), "{}", refused(&model));
@@ -631,7 +633,7 @@ mod tests {
         assert!(load_tried(&pinned, &engine, tried.clone()).is_ok());
     }
 
-    /// The tiny model and the text of its card, in a folder of its own.
+    /// The tiny model and the text of its card, in their own folder.
     fn tiny() -> (tempfile::TempDir, ModelConfig, String) {
         let folder = tempfile::tempdir().unwrap();
         let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/vm");
@@ -681,7 +683,7 @@ mod tests {
         for (corners, longest) in [([40.0, 20.0, 44.0, 50.0], 30.0), ([40.0, 20.0, 90.0, 24.0], 50.0)] {
             assert_eq!(Findings::of(&[one(1, 0.5, Some(corners))], size).longest_side, longest);
         }
-        // It begins in the middle, or in one of the two halves alone.
+        // It begins in the middle, or in only one of the two halves.
         for corners in [[50.0, 31.0, 80.0, 50.0], [51.0, 30.0, 80.0, 50.0], [10.0, 40.0, 20.0, 50.0]] {
             assert!(!Findings::of(&[one(1, 0.5, Some(corners))], size).is_lower_right, "{corners:?}");
         }

@@ -1,4 +1,4 @@
-//! A configuration that is ready to run: its models are loaded and its picture folders opened, beside those that run.
+//! A configuration that is ready to run: its models are loaded and its picture folders are open, beside the running ones.
 //!
 //! Parts that have not changed are taken over from the running configuration; at the start that one is empty.
 
@@ -24,7 +24,7 @@ use crate::canary::{self, TrialModel};
 use crate::error::ServiceError;
 use crate::model_trial;
 
-/// The running configuration, from which the next one takes over what has not changed.
+/// The running configuration, from which the next one takes over unchanged parts.
 #[derive(Clone, Default)]
 pub struct RunningConfig {
     /// The configuration as it was read.
@@ -99,8 +99,8 @@ fn files_of(model: &ModelConfig) -> ModelFiles {
 impl PreparedConfig {
     /// Loads every new model and opens every new folder of pictures; nothing that runs is touched.
     ///
-    /// `has_lane` says whether a model's lane can go on with the model that it has. A reload has `trial_frames`: every new model is
-    /// tried on them, and a folder that cannot be written is an error. `stop` ends the trials in other processes.
+    /// `has_lane` says whether a model's lane can continue with its current model. A reload has `trial_frames`: every new
+    /// model is tried on them, and a folder that cannot be written is an error. `stop` ends the trials in other processes.
     pub fn new(
         mut config: Config,
         before: &RunningConfig,
@@ -187,10 +187,10 @@ impl PreparedConfig {
         Ok(())
     }
 
-    /// Adds a camera. Its frames are in the memory of its first model, so that the others may have to copy them.
+    /// Adds a camera. Its frames are in the memory of its first model, so the other models may have to copy them.
     ///
-    /// Several models share a frame only if its memory needs no attaching: attached to the stream of one lane, it is out of reach
-    /// for the others and for the CPU.
+    /// Several models share a frame only if its memory needs no attaching: memory attached to one lane's stream is
+    /// inaccessible to the others and to the CPU.
     fn add_camera(&mut self, config: &Config, camera: &CameraConfig) -> Result<(), ServiceError> {
         let name: Arc<str> = camera.name.as_str().into();
         let models: Vec<Arc<str>> = config.models_of(camera).map(|model| model.name.as_str().into()).collect();
@@ -203,7 +203,7 @@ impl PreparedConfig {
         let opens = self.changes.cameras.contains_key(&*name);
         let open = opens.then(|| visiond_capture::opener(&camera.source, &name, &buffers));
         let preview = camera.source.preview().filter(|_| opens);
-        // No lane looks at the preview.
+        // No lane processes the preview.
         let preview =
             preview.map(|source| visiond_capture::opener(&source, &format!("{name}, preview").into(), &first.buffers));
         let pictures = self.running.pictures.iter().find(|pictures| pictures.camera == name);
@@ -222,7 +222,7 @@ impl PreparedConfig {
     }
 }
 
-/// Returns what `config` would change; loads and opens nothing.
+/// Returns the changes that `config` would make; loads and opens nothing.
 pub fn preview(config: &Config, before: &RunningConfig) -> Result<ConfigDiff, ServiceError> {
     let mut changes = ConfigDiff::between(&before.config, config);
     for model in config.used_models() {

@@ -1,8 +1,8 @@
 //! Reloads: read the configuration again and switch to it, on a thread beside the one that waits for signals.
 //!
-//! SIGHUP and the API, through [`ReloadHandle`], go one way: the main thread begins one reload at a time, notifies systemd, and
-//! answers every request. A request that comes during a reload is answered by the next one, because the file may have changed
-//! after the reload read it.
+//! SIGHUP and the API, through [`ReloadHandle`], take the same path: the main thread begins one reload at a time, notifies
+//! systemd, and answers every request. A request that comes during a reload is answered by the next one, because the file may
+//! have changed after the reload read it.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -28,7 +28,7 @@ use crate::service::Service;
 pub struct ReloadOutcome {
     /// When it ended, in RFC 3339.
     pub at: String,
-    /// Whether the file is in force now; if not, nothing has changed.
+    /// Whether the file is now in force; if not, nothing has changed.
     pub applied: bool,
     /// The changes, part by part; empty if there are none.
     pub changes: Vec<Difference>,
@@ -81,7 +81,7 @@ pub struct Proposal {
 }
 
 impl Preview {
-    /// Returns what `service`, whose configuration is the file `own`, would change for `proposal`.
+    /// Returns the changes that `service`, whose configuration is the file `own`, would make for `proposal`.
     pub fn new(service: &Service, own: &Path, proposal: &Proposal) -> Self {
         let config = Config::parse(&proposal.text, &as_from(own, &proposal.path));
         match config.map_err(ServiceError::from).and_then(|config| service.preview(&config)) {
@@ -98,7 +98,7 @@ impl Preview {
 
 /// Returns `path` relative to the folder of `own` if it is in that folder.
 ///
-/// The daemon's own path may be relative; relative paths in both files then resolve alike.
+/// The daemon's own path may be relative; relative paths in both files then resolve in the same way.
 fn as_from(own: &Path, path: &Path) -> PathBuf {
     let folder = |path: &Path| std::path::absolute(path).ok()?.parent()?.canonicalize().ok();
     match (folder(own), folder(path), path.file_name()) {
@@ -148,7 +148,7 @@ impl ReloadHandle {
     }
 }
 
-/// Runs reloads, one after the other, for the main thread.
+/// Runs reloads for the main thread, one at a time.
 pub struct Reloader {
     service: Arc<Service>,
     /// Requests reloads.
@@ -253,7 +253,7 @@ impl Reloader {
         self.current.is_some()
     }
 
-    /// Refuses all requests, those that wait too, because the daemon is ending.
+    /// Refuses all requests, including waiting ones, because the daemon is ending.
     pub fn close(&self) {
         let mut pending = self.reloads.0.pending.lock();
         pending.closed = true;

@@ -1,11 +1,11 @@
-//! Everything that runs, and its change to another configuration.
+//! Runs everything, and changes it to another configuration.
 //!
-//! One change is made at a time, on the thread that asks for it, while everything else goes on.
+//! One change is made at a time, on the thread that requests it, while everything else continues.
 //!
 //! Locks nest in this order, by [`LockRank`], which debug builds check:
 //! - 0: [`Service::changing`]: one change at a time.
 //! - 1: [`Service::state`]: the running configuration and the pipeline.
-//! - 2: `ActiveCameras`: the number of cameras that may still give frames.
+//! - 2: `ActiveCameras`: the number of cameras that may still deliver frames.
 //! - 3: `Publisher::sinks`: the running sinks.
 //! - 4: `Server::served`: the endpoints that are served.
 //! - 5: [`Service::snapshot`]: what readers see while a change is made.
@@ -36,11 +36,11 @@ use crate::prepared_config::{self, Pictures, PreparedConfig, RunningConfig, Runn
 
 /// A lane that takes longer for its new model gets a warning in the log.
 const SWAP_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long sinks and annotators that a change removed have to write what waits.
+/// How long sinks and annotators that a change removed have to write their backlog.
 const RETIRE_TIMEOUT: Duration = Duration::from_secs(5);
-/// How much of the time at the end is the sinks' alone.
+/// How much of the shutdown time is reserved for the sinks.
 const SINK_RESERVE: Duration = Duration::from_millis(300);
-/// How long the last live picture has at the end.
+/// How long the last live picture may take at shutdown.
 const PICTURE_TIMEOUT: Duration = Duration::from_millis(200);
 
 /// Everything that runs: models, cameras, sinks.
@@ -56,7 +56,7 @@ pub struct Service {
     changing: RankedMutex<()>,
     /// The HTTP server, once it runs.
     web: OnceLock<Arc<dyn HttpServer>>,
-    /// Why a change was left half done; it ends the daemon.
+    /// Why a change was left half done, which ends the daemon.
     broken: OnceLock<String>,
 }
 
@@ -65,7 +65,7 @@ struct ServiceState {
     pipeline: Pipeline,
 }
 
-/// The models, lanes and annotated cameras that run. Lanes and annotators go on counting.
+/// The running models, lanes and annotated cameras. Lanes and annotators keep counting.
 pub struct Snapshot {
     /// The models, one for each of `lanes`.
     pub models: Vec<RunningModel>,
@@ -92,7 +92,7 @@ pub struct SummaryParts {
 }
 
 impl Service {
-    /// Starts what `config` asks for; it publishes at most `messages`, if that is set.
+    /// Starts everything in `config`; publishes at most `messages`, if that is set.
     pub fn start(config: Config, messages: Option<u64>, stop: &Stop) -> Result<Self, ServiceError> {
         let PreparedConfig { pipeline, running, .. } =
             PreparedConfig::new(config, &RunningConfig::default(), |_| false, None, stop)?;
@@ -132,7 +132,7 @@ impl Service {
         })
     }
 
-    /// Switches to another configuration; returns what has changed. After an error everything runs as before.
+    /// Switches to another configuration; returns the changes. After an error, everything runs as before.
     ///
     /// Loading takes long, so the thread that pings systemd must not call this.
     pub fn apply(&self, config: Config) -> Result<ConfigDiff, ServiceError> {
@@ -181,7 +181,7 @@ impl Service {
         Ok(changes)
     }
 
-    /// Returns what clients can watch.
+    /// Returns the live messages and pictures for clients.
     pub fn live(&self) -> &Arc<Live> {
         &self.live
     }
@@ -202,7 +202,7 @@ impl Service {
         self.state.lock().pipeline.lanes()
     }
 
-    /// Returns what runs. Never waits for a change.
+    /// Returns the running models, lanes and cameras. Never waits for a change.
     pub fn snapshot(&self) -> Arc<Snapshot> {
         Arc::clone(&self.snapshot.lock())
     }
@@ -212,7 +212,7 @@ impl Service {
         self.publisher.counts()
     }
 
-    /// Returns what `config` would change, or why it would be refused, as far as can be known without loading anything.
+    /// Returns what `config` would change or why it would be rejected, based only on checks that load nothing.
     pub fn preview(&self, config: &Config) -> Result<ConfigDiff, ServiceError> {
         let before = self.state.lock().running.clone();
         prepared_config::preview(config, &before)
@@ -223,7 +223,7 @@ impl Service {
         self.state.lock().running.config.status.clone()
     }
 
-    /// Returns why only a new process can go on, with the status to end with; `None` if this one can.
+    /// Returns why only a new process can continue, with the exit status; `None` if this one can.
     pub fn needs_restart(&self) -> Option<ExitError> {
         self.state.lock().pipeline.needs_restart().cloned()
     }
@@ -254,7 +254,7 @@ impl Service {
         let state = self.state.lock();
         let ServiceState { running, pipeline } = &*state;
         pipeline.halt();
-        // Together they end by `deadline`, whichever of them hang.
+        // They all end by `deadline`, even if some of them hang.
         let until =
             |limit: Duration| (Instant::now() + limit).min(deadline.checked_sub(SINK_RESERVE).unwrap_or(deadline));
         pipeline.join(until(JOIN_TIMEOUT));

@@ -26,7 +26,7 @@ impl Backoff {
         self.pause_within(self.limit)
     }
 
-    /// Returns the next pause, or `limit` where it is shorter; the pauses double all the same.
+    /// Returns the next pause, or `limit` if that is shorter; the pauses double in either case.
     pub fn pause_within(&mut self, limit: Duration) -> Duration {
         let whole = self.next.min(limit);
         self.next = (self.next * 2).min(self.limit);
@@ -127,7 +127,7 @@ mod tests {
             }
         }
         assert_eq!((lines, counted + limit.held_back), (30 * 8640, floods));
-        // A suspend, and an instant that another thread read earlier.
+        // A suspend, and an instant that another thread has read earlier.
         let later = start + Duration::from_secs(31 * 86_400);
         assert!(limit.pass(later).is_some() && limit.pass(later - Duration::from_secs(3600)).is_none());
     }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-/// Environment variable with the folder to use in place of `/`: the files of another board, for tests.
+/// Environment variable with the folder to use instead of `/`, for tests with the files of another board.
 const ROOT_VARIABLE: &str = "VISIOND_SYSTEM_ROOT";
 
 /// Releases of Jetson Linux, each with its JetPack.
@@ -25,12 +25,12 @@ const JETPACKS: &[((u32, u32, u32), &str)] = &[
     ((39, 2, 0), "7.2"), ((39, 2, 1), "7.2.1"),
 ];
 
-/// Returns the folder that VISIOND_SYSTEM_ROOT names, else `/`.
+/// Returns the folder that VISIOND_SYSTEM_ROOT names, otherwise `/`.
 pub fn root() -> PathBuf {
     std::env::var_os(ROOT_VARIABLE).map_or_else(|| PathBuf::from("/"), PathBuf::from)
 }
 
-/// Returns the names of the board in its device tree, its own first, its processor's last. Empty without a device tree.
+/// Returns the names in the board's device tree, from the board to its processor. Empty without a device tree.
 pub fn compatible(root: &Path) -> Vec<String> {
     let names = fs::read(root.join("sys/firmware/devicetree/base/compatible")).unwrap_or_default();
     names

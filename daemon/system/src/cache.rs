@@ -28,10 +28,10 @@ pub fn own_folder() -> Option<PathBuf> {
     folder(|name| env::var_os(name))
 }
 
-/// Returns visiond's cache folder: that of the service ($CACHE_DIRECTORY), else that of the user.
+/// Returns visiond's cache folder: the service's ($CACHE_DIRECTORY), otherwise the user's.
 fn folder(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
     let path = |name| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    // systemd separates several CacheDirectory= by colons.
+    // systemd separates several CacheDirectory= values with colons.
     let service = variable("CACHE_DIRECTORY").and_then(|all| env::split_paths(&all).next());
     service
         .filter(|path| path.is_absolute())

@@ -1,4 +1,4 @@
-//! Calls code that may panic at what a peer sends, such as a bug in reading it.
+//! Calls code that may panic on a peer's data because of a bug.
 
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -11,13 +11,13 @@ thread_local! {
 /// Calls `work` and returns its result.
 ///
 /// # Errors
-/// A panic, as its place and message, which is empty before [`logging::start`](crate::logging::start). The log has it at `debug`
-/// alone, because the caller reports it.
+/// A panic, as its place and message, which is empty before [`logging::start`](crate::logging::start). It is logged only at
+/// `debug`, because the caller reports it.
 pub fn catch_panic<T>(work: impl FnOnce() -> T) -> Result<T, String> {
     let before = CAUGHT.replace(Some(String::new()));
-    // What a panic may have left half done is dropped with `work`.
+    // State that a panic may have left half done is dropped with `work`.
     let result = catch_unwind(AssertUnwindSafe(work));
-    // It may be within another call.
+    // Calls may be nested.
     let noted = CAUGHT.replace(before).unwrap_or_default();
     result.map_err(|_| noted)
 }
@@ -28,7 +28,7 @@ pub(crate) fn note(place: &str, message: &str) -> bool {
         if let Some(noted) = caught
             && noted.is_empty()
         {
-            // A failed assertion has its values in further lines.
+            // A failed assertion puts its values on further lines.
             let message = message.lines().next().unwrap_or_default();
             *noted = format!("{}: {message}", without_registry(place));
         }
@@ -36,7 +36,7 @@ pub(crate) fn note(place: &str, message: &str) -> bool {
     })
 }
 
-/// Returns a file of Cargo's registry from its crate on: the rest is the machine that built it.
+/// Returns the path of a file in Cargo's registry from its crate on; the rest describes the build machine.
 fn without_registry(place: &str) -> &str {
     place.split_once("/registry/src/").and_then(|(_, rest)| rest.split_once('/')).map_or(place, |(_, rest)| rest)
 }

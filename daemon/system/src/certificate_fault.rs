@@ -1,7 +1,7 @@
-//! Why TLS refuses a server's certificate, in words, and how to make one that it accepts.
+//! Explains why TLS rejects a server's certificate, and how to make a valid one.
 //!
-//! Brokers and cameras share these texts. The openssl commands of most tutorials make certificates of X.509 version 1, or one that is CA
-//! and server in one, and a board without a battery starts with a clock of years ago.
+//! Brokers and cameras share these texts. The openssl commands in most tutorials make certificates of X.509 version 1, or one
+//! that is CA and server at once, and the clock of a board without a battery starts years in the past.
 
 use std::time::SystemTime;
 
@@ -9,21 +9,21 @@ use rustls::CertificateError;
 use rustls::pki_types::{ServerName, UnixTime};
 use rustls::time_provider::TimeProvider;
 
-/// Names of a certificate that a message repeats, and characters of each. A server chooses both.
+/// The most names of a certificate in a message, and the most characters of each. A server controls both.
 const MOST_NAMES: usize = 4;
 const MOST_NAME_CHARS: usize = 80;
 
-/// When visiond was built, in seconds since 1970. Packages set the variable; 2026-01-01 is before any build.
+/// The build time, in seconds since 1970. Packages set the variable; 2026-01-01 is before any build.
 const BUILT: &str = match option_env!("SOURCE_DATE_EPOCH") {
     Some(seconds) => seconds,
     None => "",
 };
 const BEFORE_ANY_BUILD: u64 = 1_767_225_600;
 
-/// Why a certificate is refused: "the broker's certificate" and `fault` are a sentence.
+/// Why a certificate is rejected: "the broker's certificate" followed by `fault` forms a sentence.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CertificateFault {
-    /// What is wrong, without its subject.
+    /// The fault, without its subject.
     pub fault: String,
     /// An imperative.
     pub remedy: String,
@@ -32,8 +32,8 @@ pub struct CertificateFault {
 }
 
 impl CertificateFault {
-    /// Explains an error of the certificate check. `host` is that of the URL. `None` for an unknown issuer and for a signature of the
-    /// handshake, which depend on who asks.
+    /// Explains an error of the certificate check. `host` is the URL's. `None` for an unknown issuer and for a handshake
+    /// signature, whose texts depend on the caller.
     pub fn of(error: &CertificateError, host: &str) -> Option<Self> {
         use CertificateError as Wrong;
         let of = |fault: String, remedy: String| Some(Self { fault, remedy, is_clock: false });
@@ -108,7 +108,7 @@ impl CertificateFault {
     }
 }
 
-/// The wall clock for rustls, whose own panics before 1970.
+/// The wall clock for rustls, whose own clock panics before 1970.
 #[derive(Debug)]
 pub struct WallClock;
 
@@ -119,7 +119,7 @@ impl TimeProvider for WallClock {
     }
 }
 
-/// The commands that make a server's certificate by the CA in ca.pem, which may be a self-signed one; for bash.
+/// The bash commands that make a server's certificate with the CA in ca.pem, which may be self-signed.
 fn command(host: &str) -> String {
     let kind = match ServerName::try_from(host) {
         Ok(ServerName::IpAddress(_)) => "IP",

@@ -1,23 +1,24 @@
-//! How much memory the control groups of this process leave it: `MemoryMax=` of the service, the limit of a container.
+//! Determines how much memory this process's control groups allow: `MemoryMax=` of the service, or the limit of a container.
 //!
-//! Control groups of version 2 alone. Where systemd still uses version 1, as on JetPack 5, the machine's memory is the bound.
+//! It supports control groups version 2 only. If systemd still uses version 1, as on JetPack 5, the machine's memory is the
+//! limit.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Where the groups are mounted.
 const MOUNT: &str = "sys/fs/cgroup";
-/// More groups than any system nests; the path is the kernel's.
+/// More levels than any system nests; the path comes from the kernel.
 const MOST_GROUPS: usize = 64;
 
-/// Returns how many bytes this process and its like may still use, by its own group and those above it; `None` without a limit.
+/// Returns how many more bytes this process may use, limited by its group and those above it; `None` without a limit.
 pub fn left() -> Option<u64> {
     left_below(Path::new("/"))
 }
 
 fn left_below(root: &Path) -> Option<u64> {
     let groups = fs::read_to_string(root.join("proc/self/cgroup")).ok()?;
-    // In a container with a view of its own, the path is `/`, or leads out of the view by `..`.
+    // In a container with its own cgroup namespace, the path is `/`, or leads out of the namespace with `..`.
     let own = groups.lines().find_map(|line| line.strip_prefix("0::/"))?;
     let mount = root.join(MOUNT);
     let own: PathBuf = Path::new(own).components().filter(|part| part.as_os_str() != "..").collect();
@@ -25,7 +26,7 @@ fn left_below(root: &Path) -> Option<u64> {
     groups.filter_map(|group| left_in(&group)).min()
 }
 
-/// The limit of one group, less what its processes have allocated. Its page cache can be given up.
+/// The limit of one group minus its allocated memory. Its page cache can be reclaimed.
 fn left_in(group: &Path) -> Option<u64> {
     let most: u64 = fs::read_to_string(group.join("memory.max")).ok()?.trim().parse().ok()?;
     let statistics = fs::read_to_string(group.join("memory.stat")).unwrap_or_default();

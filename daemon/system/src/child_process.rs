@@ -1,11 +1,11 @@
-//! A program that writes to a pipe: started in its own process group, read with time limits, always ended.
+//! Runs a program that writes to a pipe: in its own process group, with time limits on reads, and always ended.
 //!
 //! The program ends when its [`Child`] is dropped (SIGTERM to the group, after a grace period SIGKILL) and when visiond dies
-//! (parent-death signal; [`GroupGuard`] for programs that it has started). When memory runs out, it ends before visiond. Its standard error goes to the log at level debug. The last lines are kept, because they explain
-//! a failure.
+//! (parent-death signal; [`GroupGuard`] for the program's own children). When memory runs out, the kernel kills it before
+//! visiond. Its standard error goes to the log at level debug. The last lines are kept, because they explain a failure.
 //!
-//! No program gets descriptors of visiond, or the variables by which systemd passes secrets, sockets and duties to the service
-//! ([`isolate`]). Decoders of foreign data can also be confined.
+//! No program inherits visiond's descriptors, or the variables with which systemd passes secrets, sockets and the watchdog to
+//! the service ([`isolate`]). Decoders of untrusted data can also be confined.
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
@@ -80,7 +80,7 @@ const FRAMES_FD: libc::c_int = 3;
 pub enum Filled {
     /// The buffer is full.
     Full,
-    /// The program closed its output after so many bytes.
+    /// The program closed its output after this many bytes.
     Ended(usize),
     /// Stop was raised.
     Stopped,
@@ -93,13 +93,13 @@ pub enum Filled {
 pub struct Launch<'a> {
     /// Precedes its lines in the log.
     pub label: &'a str,
-    /// Whether it writes to descriptor 3. Its standard output then goes where its standard error goes.
+    /// Whether it writes to descriptor 3. Its standard output then goes to the same place as its standard error.
     pub on_descriptor_3: bool,
-    /// Whether it reads what is written to [`Child::take_input`]. Otherwise its standard input is empty.
+    /// Whether it gets input through [`Child::take_input`]. Otherwise its standard input is empty.
     pub is_fed: bool,
-    /// What it may do; `None`: what visiond may.
+    /// Its permissions; `None`: the same as visiond's.
     pub confinement: Option<Confinement>,
-    /// Whether it starts programs of its own, which must not outlive visiond either: a shell waits to kill its group then.
+    /// Whether it starts other programs, which must not outlive visiond either: a shell then waits to kill its group.
     pub has_children: bool,
 }
 
@@ -113,7 +113,7 @@ pub struct Child {
     output: Option<ChildStdout>,
     errors: ErrorLines,
     guard: Option<GroupGuard>,
-    /// Set once the process was waited for; from then on its number may belong to another process.
+    /// Set once the process was reaped; from then on its id may belong to another process.
     status: Option<ExitStatus>,
 }
 
@@ -234,10 +234,10 @@ impl Child {
                 std::thread::sleep(backoff.pause());
             }
         }
-        // Before the group's number may belong to another one.
+        // Do this before the group's id can belong to another one.
         self.guard = None;
-        // Also when the first process has ended, because others of its group may run. Its number is still taken (see
-        // `has_exited`), so this is no other program's group.
+        // Also if the first process has ended, because others in its group may still run. Its id is still taken (see
+        // `has_exited`), so this cannot be another program's group.
         signal_group(self.process.id(), Signal::KILL);
         match self.process.wait() {
             Ok(status) => self.status = Some(status),
@@ -282,7 +282,7 @@ fn signal_name(signal: i32) -> Option<&'static str> {
     })
 }
 
-/// Keeps from the program visiond's descriptors other than standard input, output and error, and its variables from systemd.
+/// Keeps visiond's descriptors (except standard input, output and error) and its systemd variables from the program.
 pub fn isolate(command: &mut Command) {
     let is_of_the_service = |name: &OsString| {
         let name = name.to_string_lossy();
@@ -313,14 +313,14 @@ fn close_each_on_exec() -> io::Result<()> {
         return Err(io::Error::last_os_error());
     }
     for fd in FRAMES_FD..libc::c_int::try_from(limit.rlim_cur).unwrap_or(libc::c_int::MAX) {
-        // SAFETY: fcntl(2) with F_SETFD takes numbers, touches no memory and is async-signal-safe. Of a descriptor that is not
-        // open, it reports that.
+        // SAFETY: fcntl(2) with F_SETFD takes numbers, touches no memory and is async-signal-safe. For a descriptor that is
+        // not open, it returns an error.
         unsafe { libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC) };
     }
     Ok(())
 }
 
-/// Makes descriptor 3 of the program the pipe to read, and sends its standard output to its standard error.
+/// Makes the pipe descriptor 3 of the program, and redirects its standard output to its standard error.
 ///
 /// Both are duplicates, so neither is closed on exec. Only number 3 is safe: [`Command`] opens descriptors before it forks, each
 /// with the lowest free number, and keeps the last of them (which reports a failed exec) until exec. Standard input, output and
@@ -329,7 +329,7 @@ fn move_output(command: &mut Command) {
     let hook = || {
         for (from, to) in [(libc::STDOUT_FILENO, FRAMES_FD), (libc::STDERR_FILENO, libc::STDOUT_FILENO)] {
             // SAFETY: dup2(2) takes two numbers, touches no memory and is async-signal-safe. Standard output and error are in
-            // place by now; this process no longer uses another descriptor 3.
+            // place by now; this process no longer uses any other descriptor 3.
             if unsafe { libc::dup2(from, to) } < 0 {
                 return Err(io::Error::last_os_error());
             }
@@ -347,10 +347,10 @@ fn die_before_parent(command: &mut Command) {
         // SAFETY: open(2) reads a NUL-terminated constant; it is async-signal-safe.
         let file = unsafe { libc::open(c"/proc/self/oom_score_adj".as_ptr(), libc::O_WRONLY | libc::O_CLOEXEC) };
         if file >= 0 {
-            // It is only a wish; without /proc it stays one.
-            // SAFETY: write(2) reads a constant of this length; `file` is open. Async-signal-safe.
+            // This is best effort, and does nothing without /proc. SAFETY: write(2) reads a constant of this length; `file`
+            // is open. Async-signal-safe.
             let _ = unsafe { libc::write(file, ADJUSTMENT.as_ptr().cast(), ADJUSTMENT.len()) };
-            // SAFETY: close(2) takes a number; `file` was opened here and is used no more. Async-signal-safe.
+            // SAFETY: close(2) takes a number; `file` was opened here and is not used again. Async-signal-safe.
             unsafe { libc::close(file) };
         }
         Ok(())
@@ -359,21 +359,21 @@ fn die_before_parent(command: &mut Command) {
     unsafe { command.pre_exec(hook) };
 }
 
-/// A shell that kills a process group when visiond ends in any way. The parent-death signal reaches one process, and not those that it
-/// has started.
+/// A shell that kills a process group when visiond ends for any reason. The parent-death signal reaches one process, but not
+/// its children.
 #[derive(Debug)]
 struct GroupGuard {
     shell: std::process::Child,
-    /// Its end shows the shell that visiond is gone.
+    /// When this pipe closes, the shell notices that visiond is gone.
     _alive: ChildStdin,
 }
 
 impl GroupGuard {
-    /// Starts it for the group that `leader` leads. Without a shell, there is none.
+    /// Starts the shell for the group that `leader` leads. If the system has no shell, there is no guard.
     fn start(leader: u32) -> Option<Self> {
         let mut command = Command::new("/bin/sh");
         command.args(["-c", "read -r line; kill -s KILL -- \"-$1\"", "sh", &leader.to_string()]);
-        // In a group of its own, so that Ctrl-C in a terminal leaves it to its work.
+        // In its own group, so that Ctrl-C in a terminal does not end it.
         command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).env_clear().process_group(0);
         isolate(&mut command);
         let mut shell = command.spawn().ok()?;
@@ -384,7 +384,7 @@ impl GroupGuard {
 
 impl Drop for GroupGuard {
     fn drop(&mut self) {
-        // Before its input ends, which would make it kill.
+        // Do this before its input ends, which would make it kill.
         let _ = self.shell.kill();
         let _ = self.shell.wait();
     }
@@ -414,7 +414,7 @@ fn spawn_from_lasting_thread(command: Command) -> io::Result<std::process::Child
             let (jobs, inbox) = channel::<Job>();
             std::thread::Builder::new().name("starter".to_owned()).spawn(move || {
                 for (mut command, reply) in inbox {
-                    // The caller waits for the answer. If it has gone all the same, the program must not stay.
+                    // The caller waits for the answer. If it has gone anyway, the program must not keep running.
                     if let Err(unsent) = reply.send(command.spawn())
                         && let Ok(mut child) = unsent.0
                     {
@@ -443,7 +443,7 @@ pub fn signal_group(leader: u32, signal: Signal) {
     }
 }
 
-/// Reads a program's standard error on a thread of its own.
+/// Reads a program's standard error on its own thread.
 #[derive(Debug)]
 struct ErrorLines {
     kept: Arc<Mutex<VecDeque<String>>>,
@@ -473,7 +473,7 @@ impl ErrorLines {
             };
             let mut line = Vec::new();
             let mut chunk = [0; 1024];
-            // After stop, read what is in the pipe, but no more than it can hold: a program that left the group may go on.
+            // After stop, read only as much as the pipe can hold: a program that left the group may keep writing.
             let mut chunks_after_stop = 64;
             loop {
                 match pipe.read(&mut chunk) {
@@ -520,15 +520,16 @@ impl ErrorLines {
         self.stop.raise();
         if thread.join().is_err() {
             log::warn!(
-                "the thread that reads a program's standard error panicked, which is a fault of visiond: please report it"
+                "the thread that reads a program's standard error panicked, which is a bug in visiond: please report it"
             );
         }
     }
 }
 
-/// Returns a line without secrets (those of the program's arguments, and others), characters that a terminal acts on, and spaces at its ends, and not too long.
+/// Returns a line without secrets (from the program's arguments, and others), without terminal control characters and
+/// surrounding spaces, and cut to a maximum length.
 fn clean(line: &[u8], secrets: &[String]) -> String {
-    // The last word of a line that was cut may be a part of a secret that nothing shows to be one.
+    // The last word of a cut line may be part of a secret that is no longer recognisable.
     let is_cut = line.len() == LINE_BYTES;
     let blank = line.iter().rposition(u8::is_ascii_whitespace).filter(|_| is_cut);
     let line = if is_cut { &line[..blank.unwrap_or(0)] } else { line };
@@ -554,7 +555,7 @@ mod tests {
     }
 
     fn is_alive(pid: i32) -> bool {
-        // A zombie still answers to kill(2), so its state decides.
+        // kill(2) succeeds on a zombie, so check the state.
         std::fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.contains(") Z "))
     }
 
@@ -605,7 +606,7 @@ mod tests {
 
     #[test]
     fn a_program_gets_no_descriptor_and_no_duty_of_the_service() {
-        // A library's: open in this process and not closed on exec.
+        // Like a library's descriptor: open in this process and not closed on exec.
         let leaked = std::fs::File::open("/dev/null").unwrap();
         rustix::io::fcntl_setfd(&leaked, rustix::io::FdFlags::empty()).unwrap();
         for on_descriptor_3 in [false, true] {
@@ -628,7 +629,7 @@ mod tests {
         rustix::io::fcntl_setfd(&leaked, rustix::io::FdFlags::empty()).unwrap();
         let mut command = Command::new("ls");
         command.arg("/proc/self/fd").stdin(Stdio::null());
-        // SAFETY: it makes only async-signal-safe calls.
+        // SAFETY: the hook makes only async-signal-safe calls.
         unsafe { command.pre_exec(close_each_on_exec) };
         assert_eq!(String::from_utf8(command.output().unwrap().stdout).unwrap(), "0\n1\n2\n3\n");
         drop(leaked);
@@ -699,7 +700,7 @@ mod tests {
     #[test]
     fn a_program_is_ended_for_its_memory_before_this_process() {
         let stop = Stop::new().unwrap();
-        // More, where all that runs here has more.
+        // More, if every process here has more.
         let mut child = sh("test $(cat /proc/self/oom_score_adj) -ge 900 && printf yes || printf no.");
         let mut answer = [0; 3];
         assert_eq!(child.fill(&mut answer, &stop, hang()).unwrap(), Filled::Full);

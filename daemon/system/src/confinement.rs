@@ -1,7 +1,7 @@
-//! Limits what a program may do that decodes data of strangers: files by Landlock, system calls by seccomp.
+//! Confines programs that decode untrusted data: files with Landlock, system calls with seccomp.
 //!
 //! Both are best effort. A kernel before 5.13 has no Landlock (JetPack 5 has 5.10), and some are built without it.
-//! [`available`] says what this system has.
+//! [`available`] reports what this system supports.
 //!
 //! The parent prepares everything before the fork, because the child may only make async-signal-safe calls before exec.
 
@@ -24,9 +24,9 @@ use landlock::{Access, Ruleset};
 /// The resources of a confined program. It may also read the system's libraries and settings.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Confinement {
-    /// Files, and folders with all that is below them, to read. A path that does not exist is ignored.
+    /// Files, and folders with everything below them, that it may read. A path that does not exist is ignored.
     pub readable: Vec<PathBuf>,
-    /// The sockets that it may make.
+    /// The sockets that it may create.
     pub sockets: Sockets,
     /// Whether it may use devices, such as GPUs and hardware decoders. Their libraries also use Unix sockets, /proc and /sys.
     pub devices: bool,
@@ -34,7 +34,7 @@ pub struct Confinement {
     pub memory_bytes: Option<u64>,
 }
 
-/// The sockets that a program may make.
+/// The sockets that a program may create.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Sockets {
     /// No sockets at all.
@@ -42,11 +42,11 @@ pub enum Sockets {
     None,
     /// IPv4 and IPv6.
     Internet,
-    /// IPv4, IPv6 and Unix sockets, by which Avahi finds names of the local network.
+    /// IPv4, IPv6 and Unix sockets; Avahi resolves local names over the latter.
     InternetAndUnix,
 }
 
-/// What confines programs on this system.
+/// The mechanisms that confine programs on this system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Available {
     /// Whether the kernel filters system calls.
@@ -66,7 +66,7 @@ impl std::fmt::Display for Available {
     }
 }
 
-/// Returns what confines programs on this system.
+/// Returns the mechanisms that confine programs on this system.
 pub fn available() -> Available {
     Available { seccomp: seccomp::is_available(), landlock: landlock::abi() }
 }
@@ -75,7 +75,7 @@ pub fn available() -> Available {
 const PROGRAMS: [&str; 10] =
     ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/opt", "/nix/store", "/gnu/store", "/snap"];
 
-/// What libraries read to learn about the machine.
+/// Files that libraries read to learn about the machine.
 const MACHINE: [&str; 7] = [
     "/proc/cpuinfo",
     "/proc/filesystems",
@@ -89,7 +89,7 @@ const MACHINE: [&str; 7] = [
 /// Devices without state.
 const PLAIN_DEVICES: [&str; 5] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"];
 
-/// Confines the program of `command` from its start on.
+/// Confines the program of `command` from its start.
 ///
 /// # Errors
 /// The kernel has Landlock but refuses a ruleset.
@@ -112,11 +112,11 @@ pub fn confine(command: &mut Command, confinement: &Confinement) -> io::Result<(
             return Err(io::Error::last_os_error());
         }
         if let Some(ruleset) = &ruleset {
-            // The child's own folder, whose number is not known before the fork. The program works without it.
+            // The child's own /proc folder, whose number is not known before the fork. The program works without it.
             let _ = ruleset.allow_itself();
             ruleset.restrict()?;
         }
-        // Last: the filter denies no call above, but a system without filters must not lose Landlock.
+        // This comes last: the filter denies no call above, but a system without filters must still get Landlock.
         let _ = seccomp::install(&filter);
         Ok(())
     };
@@ -140,7 +140,8 @@ fn ruleset(abi: u32, program: &Path, confinement: &Confinement) -> io::Result<Ru
     Ok(ruleset)
 }
 
-/// The folder of the program and, if that is called `bin`, the one above, which has its libraries. Of a link, both ends.
+/// The folder of the program and, if that is called `bin`, its parent, which has the libraries. For a link, the folders of
+/// both ends.
 fn program_folders(program: &Path) -> Vec<PathBuf> {
     let Some(found) = find_program(program) else { return Vec::new() };
     let target = fs::canonicalize(&found).ok();
@@ -159,8 +160,8 @@ fn library_folders() -> Vec<PathBuf> {
     std::env::split_paths(&folders).filter(|folder| folder.is_absolute() && folder.parent().is_some()).collect()
 }
 
-/// What every user may read of /etc, for the resolver, certificates and libraries, without visiond's own folder. Also the folder
-/// in which another program keeps resolv.conf, because it replaces the file.
+/// The parts of /etc that every user may read, for the resolver, certificates and libraries, without visiond's own folder.
+/// Also the folder in which another program keeps resolv.conf, because it replaces the file.
 fn settings() -> Vec<PathBuf> {
     let entries = fs::read_dir("/etc").into_iter().flatten().flatten();
     let is_public = |path: &PathBuf| fs::metadata(path).is_ok_and(|found| found.permissions().mode() & 0o004 != 0);
@@ -171,7 +172,7 @@ fn settings() -> Vec<PathBuf> {
     paths
 }
 
-/// Returns the folder of a program's own in /run that has this resolv.conf; never /run itself, which has much else.
+/// Returns the program's own folder in /run that holds this resolv.conf; never /run itself, which holds much else.
 fn resolver_folder(resolver: &Path) -> Option<&Path> {
     resolver.parent().filter(|folder| folder.starts_with("/run") && folder.components().count() > 2)
 }

@@ -48,7 +48,7 @@ pub enum CredentialError {
         reason: String,
         /// Whether the service may be able to read it.
         certainty: Certainty,
-        /// Whether there is no such file, which may come later.
+        /// Whether there is no such file, which may appear later.
         is_missing: bool,
     },
     /// The file has no `user:password`.
@@ -57,16 +57,16 @@ pub enum CredentialError {
     /// The file is not text.
     #[error("the credentials {0} are not text: name a file that `nsc generate creds` made")]
     Binary(PathBuf),
-    /// The token is too short, or has other characters than a header can carry.
+    /// The token is too short, or has characters that a header cannot carry.
     #[error(
-        "the token {0} must be one line of 16 to 256 letters, digits and signs: make one with \
+        "the token {0} must be one line of 16 to 256 letters, digits and symbols: make one with \
          `head -c 24 /dev/urandom | base64`"
     )]
     Weak(PathBuf),
 }
 
 impl CredentialError {
-    /// Returns whether the service would fail likewise.
+    /// Returns whether the service would fail in the same way.
     pub fn certainty(&self) -> Certainty {
         match self {
             Self::None(..) => Certainty::OnlyHere,
@@ -136,7 +136,7 @@ impl Login {
         }
     }
 
-    /// Makes a login of a user and a password.
+    /// Creates a login from a user and a password.
     pub fn new(user: String, password: String) -> Self {
         Self { user: Secret(user), password: Secret(password) }
     }
@@ -197,7 +197,7 @@ fn read_secret(
 }
 
 fn read(key: &str, path: &Path) -> io::Result<String> {
-    /// Files that were warned of: a login is read at each connection.
+    /// Files that were already warned about: a login is read at each connection.
     static WARNED: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
     let file = regular_file::open(path)?;
     let is_public = file.metadata()?.permissions().mode() & 0o004 != 0;
@@ -206,7 +206,7 @@ fn read(key: &str, path: &Path) -> io::Result<String> {
     }
     let mut text = String::new();
     file.take(MAX_BYTES).read_to_string(&mut text)?;
-    // The byte order mark that some editors write is no part of a user's name.
+    // The byte order mark that some editors write is not part of the user name.
     Ok(text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text))
 }
 

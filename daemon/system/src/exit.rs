@@ -8,7 +8,7 @@ use visiond_ground::gpu_lost::is_gpu_lost;
 
 static SKIP_CLEANUP: AtomicBool = AtomicBool::new(false);
 
-/// Makes the process end without the clean-up of its libraries, which would crash a thread that still loads a model.
+/// Makes the process exit without its libraries' clean-up, which would crash a thread that still loads a model.
 pub fn skip_cleanup() {
     SKIP_CLEANUP.store(true, Ordering::Relaxed);
 }
@@ -17,9 +17,9 @@ pub fn skip_cleanup() {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Exit {
-    /// Everything asked for was done.
+    /// Everything requested was done.
     Success = 0,
-    /// Something failed that has no number of its own.
+    /// A failure without a number of its own.
     Failure = 1,
     /// The command line is wrong.
     Usage = 2,
@@ -53,7 +53,7 @@ Exit status:
 
     /// Returns the status for `main`. After a GPU failure or [`skip_cleanup`], ends the process at once instead.
     ///
-    /// The clean-up of CUDA and TensorRT would wait for a GPU that hangs, or crash over a lost context and lose the status.
+    /// The clean-up of CUDA and TensorRT would wait for a hung GPU, or crash on a lost context and lose the status.
     pub fn leave(self) -> std::process::ExitCode {
         if self == Self::GpuLost || SKIP_CLEANUP.load(Ordering::Relaxed) {
             // SAFETY: the call ends the process and runs no more of its code; sinks were closed and the log is not buffered.
@@ -130,7 +130,7 @@ mod tests {
 
     #[test]
     fn all_statuses_but_that_of_the_gpu_are_left_to_main() {
-        // Of a process that ends here, the test program reports no result.
+        // If the process ended here, the test program would report no result.
         for exit in [Exit::Failure, Exit::Config, Exit::Input, Exit::Differs] {
             let status = std::process::ExitCode::from(exit.code());
             assert_eq!(format!("{:?}", exit.leave()), format!("{status:?}"));

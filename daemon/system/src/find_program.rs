@@ -10,13 +10,13 @@ use rustix::fs::{Access, access};
 
 use crate::preflight::Certainty;
 
-/// Finds out whether starting `program` would fail, without starting it.
+/// Checks whether starting `program` would fail, without starting it.
 pub fn check(program: &Path) -> Result<(), (io::Error, Certainty)> {
     let mut refusal = None;
     for candidate in candidates(program) {
         match may_run(&candidate) {
             Ok(()) => return Ok(()),
-            // execvp(3) goes on, and reports this if it finds no other.
+            // execvp(3) continues, and reports this if it finds no other.
             Err(error) if error.0.kind() == io::ErrorKind::PermissionDenied => refusal = Some(error),
             Err(_) => {}
         }
@@ -24,8 +24,8 @@ pub fn check(program: &Path) -> Result<(), (io::Error, Certainty)> {
     Err(refusal.unwrap_or((io::ErrorKind::NotFound.into(), Certainty::Certain)))
 }
 
-/// Returns the executable that a shell would run as `program`: the path itself if it has a slash, else the first match in
-/// `PATH`.
+/// Returns the executable that a shell would run as `program`: the path itself if it has a slash, otherwise the first match
+/// in `PATH`.
 pub fn find_program(program: &Path) -> Option<PathBuf> {
     candidates(program).into_iter().find(|path| may_run(path).is_ok())
 }

@@ -1,7 +1,7 @@
 //! The heartbeat of a thread, by which the watchdog distinguishes progress and waiting from a hang.
 //!
-//! The thread updates it around every wait ([`Stop`](super::stop::Stop) does so), the watchdog reads it. A thread that neither
-//! waits nor makes a step is stuck in a call.
+//! The thread updates it around every wait ([`Stop`](super::stop::Stop) does so), the watchdog reads it. A thread that
+//! neither waits nor makes progress is stuck in a call.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 

@@ -1,7 +1,7 @@
-//! Services of Linux for a long-running process: threads and how they stop, child processes, the log, systemd, credentials,
+//! Linux services for a long-running process: threads and their end, child processes, the log, systemd, credentials,
 //! temperatures.
 //!
-//! This crate knows nothing of frames, cameras and the configuration.
+//! This crate knows nothing about frames, cameras or the configuration.
 
 pub mod backoff;
 pub mod board;

@@ -1,10 +1,10 @@
-//! Where the log goes: standard error, or the journal with priorities and fields.
+//! Writes the log to standard error, or to the journal with priorities and fields.
 //!
 //! The fields of a line are the key-values of its call (`log::warn!(camera = name; "…")`) and the subjects of its thread, see
 //! [`about`]. Standard error shows the text only.
 //!
-//! One lock guards standard error, so that a log line and the live status line never mix: a log line clears the live line,
-//! writes itself, and draws the live line again below.
+//! One lock guards standard error, so that a log line and the live status line never mix: writing a log line clears the live
+//! line and redraws it below.
 
 pub mod tail;
 
@@ -32,7 +32,7 @@ pub use subject::{Subject, about, subject};
 /// Target of the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LogTarget {
-    /// The journal when standard error is connected to it, else standard error.
+    /// The journal when standard error is connected to it, otherwise standard error.
     Auto,
     /// Standard error, with time and level.
     Stderr,
@@ -45,12 +45,12 @@ pub enum LogTarget {
 pub struct Verbosity {
     /// `--log-level`.
     pub level: Option<LevelFilter>,
-    /// Number of `-v` less number of `-q`.
+    /// Number of `-v` minus number of `-q`.
     pub steps: i8,
 }
 
 impl Verbosity {
-    /// Returns the level that applies in place of `base`.
+    /// Returns the level that applies instead of `base`.
     pub fn apply(self, base: LevelFilter) -> LevelFilter {
         let index = self.level.unwrap_or(base) as i64 + i64::from(self.steps);
         LevelFilter::iter().nth(index.clamp(0, LevelFilter::Trace as i64) as usize).unwrap_or(base)
@@ -72,13 +72,13 @@ static OTHER_CRATES: Mutex<OtherCrates> = Mutex::new(OtherCrates::new());
 pub fn start(level: LevelFilter, verbosity: Verbosity) {
     let _ = VERBOSITY.set(verbosity);
     configure(level, LogTarget::Auto);
-    // Fails only if this logger is set already.
+    // Fails only if this logger is already set.
     let _ = log::set_logger(&LOGGER);
     std::panic::set_hook(Box::new(|panic| {
         let thread = std::thread::current();
         let place = panic.location().map_or_else(|| "an unknown place".to_owned(), ToString::to_string);
         let message = panic.payload_as_str().unwrap_or("no message");
-        // The code that catches it reports what it means.
+        // The code that catches the panic reports its meaning.
         if caught_panic::note(&place, message) {
             log::debug!("thread `{}` panicked at {place}: {message}", thread.name().unwrap_or("unnamed"));
             return;
@@ -107,12 +107,12 @@ pub fn has_terminal() -> bool {
     *TERMINAL.get_or_init(|| io::stderr().is_terminal())
 }
 
-/// Returns whether the terminal was closed, which also raises SIGHUP.
+/// Returns whether the terminal was closed, which also sends SIGHUP.
 pub fn terminal_is_gone() -> bool {
     has_terminal() && !io::stderr().is_terminal()
 }
 
-/// Draws `text` as the terminal's last line, in place of the one before; log lines go above it.
+/// Draws `text` as the terminal's last line and replaces the previous one; log lines go above it.
 ///
 /// Cuts the text to the width of the terminal. Does nothing if standard error is not a terminal.
 pub fn live_line(text: &str) {
@@ -133,7 +133,7 @@ pub fn clear_live_line() {
 }
 
 impl Log for Logger {
-    /// Other crates trace every packet, name files of the machine that built them, and inform about each packet that is late.
+    /// Other crates trace every packet, mention files of the build machine, and log each late packet at info.
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
         let most = if is_own(metadata.target()) {
             Level::Trace
@@ -149,7 +149,7 @@ impl Log for Logger {
         if !self.enabled(record.metadata()) {
             return;
         }
-        // At `debug`, everything is wanted.
+        // At `debug`, everything is logged.
         let pass = match is_own(record.target()) || log::max_level() > Level::Info {
             true => Pass::Yes,
             false => OTHER_CRATES.lock().pass(record.target(), Instant::now()),
@@ -159,7 +159,7 @@ impl Log for Logger {
             Pass::Last => {
                 "; further lines like it are left out for a minute: set `[log] level = \"debug\"` to see them"
             }
-            // Before its text is made, which may be long.
+            // Check before the text is formatted, because it may be long.
             Pass::No => return,
         };
         let message = message(record) + end;
@@ -174,7 +174,7 @@ impl Log for Logger {
         };
         let live = LIVE.lock();
         let text = if live.is_empty() { line } else { format!("\r\x1b[K{line}{live}") };
-        // An error of standard error cannot be reported anywhere.
+        // An error on standard error cannot be reported anywhere.
         let _ = io::stderr().write_all(text.as_bytes());
     }
 
@@ -191,33 +191,34 @@ fn is_own(target: &str) -> bool {
     target.starts_with("visiond")
 }
 
-/// Returns the message on one line, without the secrets of URLs; for other crates, with its target in front.
+/// Returns the message on one line, without the secrets of URLs; messages of other crates start with their target.
 fn message(record: &Record<'_>) -> String {
     /// The most characters of another crate's message.
     const MOST_CHARS_OF_OTHERS: usize = 1000;
-    // Callers that log a command or another program's words hide more. This covers what passes through errors and other crates.
+    // Callers that log a command or another program's output redact more. This covers texts that pass through errors and
+    // other crates.
     let text = redact_urls(&record.args().to_string());
     if is_own(record.target()) {
         return escape(&text);
     }
-    // Some quote what a peer sent.
+    // Some quote a peer's data.
     let short: String = text.chars().take(MOST_CHARS_OF_OTHERS).collect();
     format!("{}: {}", escape(record.target()), escape(&short))
 }
 
-/// Whether a terminal acts on `c` instead of showing it: control characters, C1 codes among them, ends of lines, and marks that
-/// change the direction of the text around them.
+/// Whether a terminal interprets `c` instead of showing it: control characters including C1 codes, line ends, and
+/// bidirectional marks.
 pub fn is_unprintable(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// Escapes what a terminal would act on, so that external input can neither forge lines nor move the cursor.
+/// Escapes characters that a terminal would interpret, so that external input can neither forge lines nor move the cursor.
 pub fn escape(text: &str) -> String {
     escape_if(text, is_unprintable)
 }
 
-/// The same for a text of several lines: line feeds and tabs stay.
+/// The same for text of several lines: keeps line feeds and tabs.
 pub fn escape_lines(text: &str) -> String {
     escape_if(text, |c| is_unprintable(c) && c != '\n' && c != '\t')
 }
@@ -235,7 +236,8 @@ fn cut(text: &str, columns: usize) -> String {
     escape(text).chars().take(columns).collect()
 }
 
-/// Returns the width of the terminal less one, as some terminals wrap after the last column; 79 if the width is unknown.
+/// Returns the width of the terminal minus one, because some terminals wrap after the last column; 79 if the width is
+/// unknown.
 fn terminal_columns() -> usize {
     let columns = rustix::termios::tcgetwinsize(io::stderr()).map_or(0, |size| size.ws_col);
     if columns > 1 { usize::from(columns) - 1 } else { 79 }
@@ -249,7 +251,7 @@ fn stderr_is_the_journal() -> bool {
     })
 }
 
-/// Returns whether `device:inode` of JOURNAL_STREAM are these.
+/// Returns whether `device:inode` in JOURNAL_STREAM equals these numbers.
 fn is_stream(stream: &str, device: u64, inode: u64) -> bool {
     stream.split_once(':').is_some_and(|(d, i)| d.parse() == Ok(device) && i.parse() == Ok(inode))
 }

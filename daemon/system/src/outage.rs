@@ -14,17 +14,18 @@ const LONGEST_WAIT: Duration = Duration::from_secs(5);
 /// Consequence of an outage without a spool.
 const LOST: &str = "messages are lost";
 
-/// What to do about an output that cannot be used as it is configured.
+/// What to do if an output cannot be used as configured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IfUnusable {
-    /// Log it, and try again later: at a start, because the cameras and the other outputs can do without it. Its own thread opens
-    /// it, so that a disk that hangs holds up nothing else.
+    /// Log it and retry later. Used at the start, because cameras and other outputs work without it. Its own thread opens it,
+    /// so that a hung disk delays nothing else.
     Retry,
-    /// Refuse the configuration, unless the problem can pass: at a reload, because the running one stays in force.
+    /// Reject the configuration, unless the problem can pass. Used at a reload, because the running configuration stays in
+    /// force.
     Refuse,
 }
 
-/// State of an output: it works, or when to retry it.
+/// The state of an output: working, or the time of the next retry.
 #[derive(Debug)]
 pub struct Outage {
     /// Name of the output in the log.
@@ -59,7 +60,7 @@ impl Outage {
         self.what = what;
     }
 
-    /// Returns whether to write: the output works, or a retry is due.
+    /// Returns whether to write, because the output works or a retry is due.
     pub fn may_try(&self, now: Instant) -> bool {
         self.current.as_ref().is_none_or(|current| now >= current.next_try)
     }
@@ -150,7 +151,7 @@ mod tests {
     fn thirty_days_of_outages_try_again_within_the_bounds_and_count_what_is_lost() {
         let (mut outage, start) = (Outage::new("test: the disk".to_owned()), Instant::now());
         let (mut tries, mut lost) = (0_u64, 0);
-        // A message a second; each day has one outage, of a minute on the first and two hours more on each day after it.
+        // One message per second. Each day has one outage: a minute on the first day, and two hours longer each day.
         for second in 0..30 * 86_400_u64 {
             let now = start + Duration::from_secs(second);
             let (day, at) = (second / 86_400, second % 86_400);
@@ -176,7 +177,7 @@ mod tests {
         }
         assert!(outage.reason().is_none());
         let away: u64 = (0..30).map(|day| (60 + day * 7200).min(80_000)).sum();
-        // At most one message after the end of each outage waits for the next try, for up to five seconds.
+        // After the end of each outage, messages are lost for up to five seconds, until the next attempt.
         assert!((away..=away + 30 * 5).contains(&lost), "{away} {lost}");
         assert!((away / 6..=away / 3).contains(&tries), "{away} {tries}");
     }

@@ -1,6 +1,6 @@
-//! Whether a file, folder or lock could be used, found out without touching it: nothing is created, opened or connected.
+//! Checks whether a file, folder or lock could be used, without touching it: nothing is created, opened or connected.
 //!
-//! `visiond check` reports with these what `visiond run` would refuse. Both take the text of an error from one place.
+//! With these checks, `visiond check` reports what `visiond run` would reject. Both use the same error texts.
 
 use std::fmt;
 use std::fs;
@@ -12,22 +12,22 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{Access, access, major, minor};
 
-/// The folders that visiond.service makes when it starts (`RuntimeDirectory=`, `StateDirectory=`, `CacheDirectory=`);
-/// visiond@NAME.service makes the folder NAME in each.
+/// The folders that visiond.service creates when it starts (`RuntimeDirectory=`, `StateDirectory=`, `CacheDirectory=`);
+/// visiond@NAME.service creates the folder NAME in each.
 const SERVICE_FOLDERS: [&str; 4] = ["/run/visiond", "/var/run/visiond", "/var/lib/visiond", "/var/cache/visiond"];
 
-/// Whether a failure of this process is also one of the service.
+/// Whether a failure in this process also affects the service.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Certainty {
     /// It fails until the user fixes it.
     Certain,
-    /// It fails for this user and outside of the service, which has other rights, folders and credentials.
+    /// It fails for this user outside the service, which has other permissions, folders and credentials.
     OnlyHere,
     /// It fails as long as another process uses the resource.
     InUse(Resource),
 }
 
-/// A resource that one process at a time can use.
+/// A resource that only one process at a time can use.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Resource {
     /// A TCP address to listen on.
@@ -39,7 +39,7 @@ pub enum Resource {
 }
 
 impl Certainty {
-    /// Judges an error of `path`, which visiond would create.
+    /// Classifies an error about `path`, which visiond would create.
     pub fn of(error: &io::Error, path: &Path) -> Self {
         let mut folders = path.ancestors().skip(1).take(2);
         match error.kind() {
@@ -50,7 +50,7 @@ impl Certainty {
         }
     }
 
-    /// Judges an error of a file that visiond only reads or runs, which systemd does not make.
+    /// Classifies an error about a file that visiond only reads or runs, and that systemd does not create.
     pub fn of_reading(error: &io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::PermissionDenied => Self::OnlyHere,
@@ -59,12 +59,12 @@ impl Certainty {
     }
 }
 
-/// Returns the folder that has `path`.
+/// Returns the folder that contains `path`.
 pub fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// Whether this process may connect to, or write to, what `path` leads to.
+/// Whether this process may connect to or write to the target of `path`.
 pub fn may_write(path: &Path) -> io::Result<()> {
     Ok(access(path, Access::WRITE_OK)?)
 }
@@ -77,7 +77,7 @@ pub fn may_create_in(folder: &Path) -> io::Result<()> {
     Ok(access(folder, Access::WRITE_OK | Access::EXEC_OK)?)
 }
 
-/// Whether this process may make `folder` and all above it, or create files in it if it exists.
+/// Whether this process may create `folder` and its parents, or create files in it if it exists.
 pub fn may_make(folder: &Path) -> io::Result<()> {
     let exists = |folder: &&Path| folder.as_os_str().is_empty() || fs::symlink_metadata(folder).is_ok();
     let existing = folder.ancestors().find(exists).unwrap_or(Path::new("/"));
@@ -92,7 +92,7 @@ pub fn may_open_or_create(path: &Path) -> io::Result<()> {
     match fs::metadata(path) {
         Ok(found) if found.is_dir() => Err(io::Error::from_raw_os_error(libc::EISDIR)),
         Ok(_) => Ok(access(path, Access::READ_OK | Access::WRITE_OK)?),
-        // Opening a link that leads nowhere creates the file that it names.
+        // Opening a dangling link creates the file that it names.
         Err(error) if error.kind() == io::ErrorKind::NotFound => match fs::read_link(path) {
             Ok(target) => may_open_or_create(&folder_of(path).join(target)),
             Err(_) => may_create_in(folder_of(path)),
@@ -111,15 +111,15 @@ pub fn is_served(path: &Path) -> bool {
     unix_socket_at(path, UnixSocket::serves).is_some()
 }
 
-/// Whether a process has a Unix socket at `path` to which no stream can connect, such as one for datagrams.
+/// Whether a process has a Unix socket at `path` that accepts no stream connections, such as a datagram socket.
 pub fn is_other_socket(path: &Path) -> bool {
     unix_socket_at(path, |socket| !socket.is_stream).is_some()
 }
 
-/// Whether a listener at one address keeps another one from the other: the same, or a wildcard that includes it.
+/// Whether a listener on one address prevents a listener on the other: the same address, or a wildcard that includes it.
 pub fn overlap(a: SocketAddr, b: SocketAddr) -> bool {
     let includes = |wildcard: IpAddr, ip: IpAddr| match wildcard {
-        // Unless a socket asks for IPv6 alone, it takes IPv4 as well.
+        // Unless a socket is IPv6-only, it also accepts IPv4.
         IpAddr::V6(wildcard) => wildcard.is_unspecified(),
         IpAddr::V4(wildcard) => wildcard.is_unspecified() && ip.is_ipv4(),
     };
@@ -133,7 +133,7 @@ pub fn is_locked(path: &Path) -> bool {
 }
 
 impl Resource {
-    /// Returns the process that uses it; `None` if this user may not find out.
+    /// Returns the process that uses the resource; `None` if this user lacks the permission to see it.
     pub fn user(&self) -> Option<u32> {
         let inodes = match self {
             Self::Tcp(address) => listening_tcp(*address),
@@ -155,7 +155,7 @@ impl fmt::Display for Resource {
     }
 }
 
-/// Returns the process that has one of the sockets open; `None` if this user may not find out.
+/// Returns the process that has one of the sockets open; `None` if this user lacks the permission to see it.
 fn socket_owner(inodes: &[String]) -> Option<u32> {
     let sockets: Vec<PathBuf> = inodes.iter().map(|inode| format!("socket:[{inode}]").into()).collect();
     let numbers = fs::read_dir("/proc").ok()?.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
@@ -163,7 +163,7 @@ fn socket_owner(inodes: &[String]) -> Option<u32> {
         let descriptors = fs::read_dir(format!("/proc/{number}/fd")).into_iter().flatten().flatten();
         descriptors.filter_map(|entry| fs::read_link(entry.path()).ok()).any(|link| sockets.contains(&link))
     });
-    // systemd keeps the sockets that it passes: the service is the later one.
+    // systemd also keeps the sockets that it passes, so prefer the later process, the service.
     owners.by_ref().last()
 }
 
@@ -206,7 +206,7 @@ impl UnixSocket {
     }
 }
 
-/// Returns the Unix socket at `path` that is `wanted`: an accepted connection has its listener's path.
+/// Returns the Unix socket at `path` that is `wanted`; accepted connections have the path of their listener.
 fn unix_socket_at(path: &Path, wanted: impl Fn(&UnixSocket) -> bool) -> Option<UnixSocket> {
     let full = path.canonicalize().ok()?;
     let table = fs::read_to_string("/proc/net/unix").ok()?;
@@ -215,7 +215,7 @@ fn unix_socket_at(path: &Path, wanted: impl Fn(&UnixSocket) -> bool) -> Option<U
         if !wanted(&socket) || listed.file_name() != full.file_name() {
             return None;
         }
-        // A relative path starts at the folder in which the process was.
+        // A relative path starts at that process's working directory.
         let folder = match listed.is_absolute() {
             true => PathBuf::from("/"),
             false => format!("/proc/{}/cwd", socket_owner(std::slice::from_ref(&socket.inode))?).into(),
@@ -344,7 +344,7 @@ mod tests {
 
     #[test]
     fn a_line_of_the_kernel_s_list_is_split_by_its_fields() {
-        // The number of the first field is part of its inode's digits.
+        // The first field's number is contained in the inode's digits.
         let line = "0000000000012345: 00000002 00000000 00010000 0001 01 12345 /tmp/12345 b.sock";
         let (socket, path) = unix_socket(line).unwrap();
         assert_eq!((socket.is_stream, socket.listens, &*socket.inode), (true, true, "12345"));

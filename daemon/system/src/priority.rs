@@ -1,8 +1,9 @@
-//! Scheduling of threads: priorities, and how exactly they wake.
+//! Scheduling of threads: priorities, and timer precision.
 //!
-//! Frames come first: where cores are few, threads that send messages, serve readers or draw pictures give way to those that
-//! capture and run models. visiond works without it: a sandbox that forbids it (`visiond.service` does; `priorities.conf`
-//! beside it does not) costs some tenths of a millisecond at the 99th percentile, measured by `tests/bench/load.py`.
+//! Frames come first: when cores are scarce, threads that send messages, serve readers or draw pictures yield to those that
+//! capture and run models. visiond works without this: in a sandbox that forbids it (as `visiond.service` does, unlike
+//! `priorities.conf` beside it), the 99th percentile rises by some tenths of a millisecond, measured by
+//! `tests/bench/load.py`.
 
 use std::io::Error;
 use std::sync::Once;
@@ -10,12 +11,12 @@ use std::time::Duration;
 
 use rustix::process::{getpid, getpriority_process, setpriority_process};
 
-/// How far a thread gives way, see sched(7).
+/// How strongly a thread yields to others, see sched(7).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rank {
-    /// When it wakes, it preempts no other thread (`SCHED_BATCH`). For little work that readers wait for.
+    /// It never preempts another thread when it wakes (`SCHED_BATCH`). For light work that readers wait for.
     Batch,
-    /// As `Batch`, and on a busy core it gets a tenth of the time of others (nice 10 above the process). For much work.
+    /// Like `Batch`, but on a busy core it gets a tenth of the others' time (nice 10 above the process). For heavy work.
     Nice,
     /// It runs only on an idle core, and any thread that wakes preempts it (`SCHED_IDLE`). While all cores are busy it hardly
     /// runs, so it must not hold anything that a camera or a lane waits for.
@@ -25,15 +26,15 @@ pub enum Rank {
 /// Nice value of [`Rank::Nice`] above the process's: a tenth of the weight.
 const NICER: i32 = 10;
 
-/// How late a sleep may end where a thread wakes on time.
+/// How late a precise sleep may end.
 const SLACK_ON_TIME: Duration = Duration::from_micros(1);
 
-/// How late it may end where it need not.
+/// How late a relaxed sleep may end.
 const SLACK_TOGETHER: Duration = Duration::from_micros(250);
 
 static REFUSED: Once = Once::new();
 
-/// Makes this thread, and those that it starts, give way to the others; returns `false`, and changes nothing, if the system
+/// Makes this thread, and those that it starts, yield to the others; returns `false`, and changes nothing, if the system
 /// forbids it.
 ///
 /// The thread cannot undo it, so do not call this on a thread that starts cameras or lanes.
@@ -54,8 +55,8 @@ pub fn wake_on_time() {
     allow_late_wakes(SLACK_ON_TIME);
 }
 
-/// Lets this thread's sleeps end a quarter of a millisecond late: where there are dozens of such threads, a core wakes for several of
-/// them at once.
+/// Lets this thread's sleeps end up to a quarter of a millisecond late, so that with dozens of such threads a core wakes for
+/// several of them at once.
 pub fn wake_together() {
     allow_late_wakes(SLACK_TOGETHER);
 }
@@ -66,7 +67,8 @@ fn allow_late_wakes(by: Duration) {
     unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, by.as_nanos() as libc::c_ulong) };
 }
 
-/// Sets a policy that gives way more than the thread's own; fails if the process runs under another (`CPUSchedulingPolicy=`).
+/// Sets a policy that yields more than the thread's own; fails if the process already runs under a special policy
+/// (`CPUSchedulingPolicy=`).
 fn be(policy: libc::c_int) -> Result<(), Error> {
     // SAFETY: sched_getscheduler(2) takes a number and touches no memory; 0 is the calling thread.
     let now = unsafe { libc::sched_getscheduler(0) };
@@ -83,7 +85,7 @@ fn be(policy: libc::c_int) -> Result<(), Error> {
 }
 
 fn be_nicer() -> Result<(), Error> {
-    // From the process's own value, so that a thread started by one that gives way does not get nicer still.
+    // Relative to the process's own value, so that a thread started by a nice one does not get even nicer.
     let nice = getpriority_process(Some(getpid()))? + NICER;
     // `None` is the calling thread.
     Ok(setpriority_process(None, nice)?)

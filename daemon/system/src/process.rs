@@ -7,7 +7,7 @@ use rustix::process::{Resource, getrlimit};
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
-/// Ticks a second in /proc/self/stat: USER_HZ, which is 100 on every machine that visiond runs on.
+/// Ticks per second in /proc/self/stat: USER_HZ, which is 100 on every machine that visiond runs on.
 const TICKS_PER_S: f64 = 100.0;
 
 /// Returns the time since the process started, to 10 ms; `None` without /proc.
@@ -76,7 +76,7 @@ impl ProcessFacts {
             virtual_bytes: stat.virtual_bytes,
             cpu_seconds: stat.cpu_ticks as f64 / TICKS_PER_S,
             threads: stat.threads,
-            // Less the one that reads the folder.
+            // Minus the descriptor that reads the folder.
             descriptors: fs::read_dir("/proc/self/fd").map_or(0, |entries| entries.count().saturating_sub(1) as u64),
             descriptors_limit: getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX),
         }
@@ -98,7 +98,8 @@ impl Stat {
     }
 
     fn parse(stat: &str) -> Option<Self> {
-        // The program's name may hold any character, so fields are counted from behind it. The first there is the third in proc(5).
+        // The program's name may contain any character, so fields are counted after it. The first one there is the third in
+        // proc(5).
         let fields: Vec<_> = stat.rsplit_once(')')?.1.split_whitespace().collect();
         let field = |number: usize| fields.get(number - 3)?.parse::<u64>().ok();
         Some(Self {
@@ -165,7 +166,7 @@ mod tests {
         std::thread::sleep(Duration::from_millis(50));
         let asleep_ns = watch.lap_ns();
         assert!(asleep_ns < 5_000_000, "{asleep_ns} ns asleep");
-        // However seldom it runs: as much CPU time as it takes, and never more than there was.
+        // However rarely it runs, it reports the CPU time that it used, and never more than elapsed.
         let (began, mut watch, mut awake_ns) = (std::time::Instant::now(), CpuWatch::start(), 0);
         crate::testing::wait_until("CPU time to be counted", || {
             for n in 0..1_000_000_u64 {

@@ -1,4 +1,4 @@
-//! Limits for a process that does something that may go wrong.
+//! Limits for a process that runs risky work.
 
 use std::fs;
 use std::io;
@@ -13,20 +13,20 @@ use crate::cgroup_memory;
 /// Stack of every thread of a process after [`limit_stack`], unless the thread asks for another.
 pub const STACK_BYTES: u64 = 2 << 20;
 
-/// Limits the stack of the program's threads to [`STACK_BYTES`], as those of Rust. The C library reads the limit as the program
-/// begins, and its own default of 8 MiB counts as memory as a whole, for every thread.
+/// Limits the stack of the program's threads to [`STACK_BYTES`], the same as Rust's. The C library reads the limit when the
+/// program starts, and its default of 8 MiB counts in full as memory for every thread.
 pub fn limit_stack(command: &mut Command) {
     let hook = || limit(Resource::Stack, STACK_BYTES);
     // SAFETY: between fork and exec the hook makes only two system calls, allocates nothing and takes no lock.
     unsafe { command.pre_exec(hook) };
 }
 
-/// Threads that a program may have, by the processors: decoders and filters start one for each processor and stop at 16.
+/// The threads of a program, by the number of processors: decoders and filters start one for each processor, up to 16.
 const THREADS_PER_PROCESSOR: u64 = 3;
 const MOST_PROCESSORS: u64 = 16;
 const OTHER_THREADS: u64 = 8;
 
-/// Limits the program to `bytes` of private memory plus the stacks of its threads, and these as [`limit_stack`] does. It
+/// Limits the program to `bytes` of private memory plus the stacks of its threads, which it limits like [`limit_stack`]. It
 /// cannot raise the limit. See [`limit_process`] for what counts.
 pub fn limit_data(command: &mut Command, bytes: u64) {
     limit_stack(command);
@@ -44,8 +44,9 @@ pub fn limit_data(command: &mut Command, bytes: u64) {
 /// Lets this process, for the rest of its life, use at most `bytes` of memory of its own, and leave no core dump.
 ///
 /// The limit is that of RLIMIT_DATA: private memory that can be written. Address space would be the wrong measure, because
-/// allocators and thread stacks reserve more than they use. Memory of the machine and what the control groups leave are the upper
-/// bounds: returns that of the groups if it is lower than `bytes`. If memory runs out all the same, the kernel ends this process first.
+/// allocators and thread stacks reserve more than they use. The machine's memory and the control groups' limits are upper
+/// bounds: returns the groups' limit if it is lower than `bytes`. If memory still runs out, the kernel ends this process
+/// first.
 ///
 /// # Errors
 /// The system refuses a limit.
@@ -53,11 +54,12 @@ pub fn limit_process(bytes: u64) -> io::Result<Option<u64>> {
     let machine = sysinfo();
     let all = (machine.totalram as u64).saturating_mul(u64::from(machine.mem_unit));
     let left = cgroup_memory::left().filter(|left| *left < bytes.min(all));
-    // It is only a wish; without /proc it stays one. Before the process is no longer dumpable, which takes /proc/self from it.
+    // This is best effort, and does nothing without /proc. It must happen before the process becomes undumpable, which makes
+    // /proc/self inaccessible.
     let _ = fs::write("/proc/self/oom_score_adj", "1000");
     limit(Resource::Data, left.unwrap_or(bytes.min(all)))?;
     limit(Resource::Core, 0)?;
-    // A core dump that goes to a program ignores the limit.
+    // A core dump that is piped to a program ignores the limit.
     set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
     Ok(left)
 }

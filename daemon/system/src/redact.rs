@@ -1,8 +1,8 @@
 //! Hides secrets in text that leaves the process: the log, errors, reports, `check --effective`, `/status`, `/cameras`, `/config`.
 //!
-//! Secrets belong in credentials. Where they stand in the configuration anyway, they stand in a URL, behind a key such as
-//! `password=`, or behind an option such as `--password`. These functions hide what looks like one, rather too much than too
-//! little. They cannot know every form.
+//! Secrets belong in credentials. If they are in the configuration anyway, they are in a URL, after a key such as
+//! `password=`, or after an option such as `--password`. These functions hide everything that looks like a secret, and err on
+//! the side of hiding too much. They cannot recognise every form.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -68,13 +68,14 @@ const URL_WORDS: [&str; 16] = [
     "sid",
 ];
 
-/// Ports at which the first part of a URL's path grants access: UniFi Protect's `rtsps://HOST:7441/TOKEN` and `rtsp://HOST:7447/TOKEN`.
+/// Ports for which the first part of a URL's path grants access: UniFi Protect's `rtsps://HOST:7441/TOKEN` and
+/// `rtsp://HOST:7447/TOKEN`.
 const TOKEN_PORTS: [&str; 2] = ["7441", "7447"];
 
-/// Words before a colon in a URL's path that are no user: `mp4:film.mp4` is a media server's file.
+/// Words before a colon in a URL's path that are not a user: `mp4:film.mp4` is a media server's file.
 const PATH_PREFIXES: [&str; 9] = ["mp4", "mp3", "flv", "smil", "amlst", "ngrp", "urn", "http", "https"];
 
-/// Words after a colon in a URL's path that are no password: the tag of an image.
+/// Words after a colon in a URL's path that are not a password: the tag of an image.
 const TAGS: [&str; 2] = ["latest", "stable"];
 
 /// Letters and digits of the shortest token in a URL's path, and how often capitals, small letters and digits change in it. Words
@@ -91,23 +92,23 @@ const UUID: [usize; 5] = [8, 4, 4, 4, 12];
 /// Last words of the names of secrets, lower case: `user-pw`, `api_key`, `streamKey`. Not `keyint` or `bypass`.
 const WORDS: [&str; 8] = ["auth", "bearer", "key", "pass", "psk", "pw", "sig", "signature"];
 
-/// Last words of the names of users. `user:password` behind one is secret.
+/// Last words of user names. `user:password` after one of them is secret.
 const USERS: [&str; 3] = ["u", "user", "userpwd"];
 
-/// How far to look for the rest of a form that is not on one word. Bounds the time for a long line.
+/// How far to search for the rest of a pattern that spans several words. Bounds the time for a long line.
 const FAR: usize = 256;
 
 /// Bytes of the shortest secret that is looked for in other text.
 const LEAST: usize = 4;
 
-/// Where the value behind a key ends.
+/// Where the value after a key ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Extent {
     /// At the end of the text.
     Text,
     /// At the end of the line.
     Line,
-    /// At the closing quote, else at the next blank, quote, `&`, or comma or semicolon before a blank.
+    /// At the closing quote, otherwise at the next blank, quote, `&`, or comma or semicolon before a blank.
     Word,
 }
 
@@ -143,22 +144,23 @@ pub fn redact_in_place(text: &str) -> String {
     text.char_indices().map(hide).collect()
 }
 
-/// Replaces the secrets in a program's arguments with `***`: within each argument, and one that an option before it announces.
+/// Replaces the secrets in a program's arguments with `***`: within each argument, and in one that follows an option such as
+/// `--password`.
 pub fn redact_arguments<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Vec<String> {
     let mut before = "";
     let redact_next = |argument: &'a str| {
         let start = before.len() + 1;
         let both = format!("{before} {argument}");
         before = argument;
-        // The option before announces the argument only if it has no value of its own.
+        // The previous option announces the argument only if it has no value of its own.
         let is_announced = secrets(&both, Extent::Text).iter().any(|range| range.start == start);
         if is_announced { MASK.to_owned() } else { redact(argument) }
     };
     arguments.into_iter().map(redact_next).collect()
 }
 
-/// Returns what [`redact_arguments`] hides, longest first, so that it can be found where the program repeats it. Leaves out what is
-/// too short to be told from other text.
+/// Returns what [`redact_arguments`] hides, longest first, so that it can be found where the program repeats it. Leaves out
+/// secrets that are too short to distinguish from other text.
 pub fn hidden_in_arguments<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Vec<String> {
     let mut before = "";
     let mut found = BTreeSet::new();
@@ -186,7 +188,7 @@ enum Kind {
     Secret,
     /// A secret of several words: the value of an HTTP header.
     Header,
-    /// A user, with whom a password may stand.
+    /// A user, perhaps with a password.
     User,
 }
 
@@ -218,10 +220,10 @@ fn secrets(text: &str, extent: Extent) -> Vec<Range<usize>> {
     secrets_of(text, extent, &urls(text))
 }
 
-/// Those of a text that has URLs at `urls`.
+/// The same for a text that has URLs at `urls`.
 fn secrets_of(text: &str, extent: Extent, urls: &[Range<usize>]) -> Vec<Range<usize>> {
     let mut found = in_urls(text);
-    // The end of the line, and of the last value that goes so far: it covers the names in it.
+    // The end of the line, and of the last value that extends to it, which covers any names within it.
     let (mut line_end, mut covered) = (0, 0);
     for name in names(text) {
         if name.end <= covered {
@@ -229,7 +231,7 @@ fn secrets_of(text: &str, extent: Extent, urls: &[Range<usize>]) -> Vec<Range<us
         }
         let value = || value(text, &name).or_else(|| element(text, &name));
         let known = Kind::of(&text[name.clone()], is_in(urls, name.start)).and_then(|kind| Some((kind, value()?)));
-        // `-uadmin:hush`, as curl takes it.
+        // `-uadmin:hush`, as curl accepts it.
         let attached = || text[name.clone()].starts_with("-u").then_some((Kind::User, name.start + 2));
         let bearer = || Some((Kind::Secret, bearer(text, &name)?));
         let Some((kind, value)) = known.or_else(attached).or_else(bearer) else { continue };
@@ -265,7 +267,7 @@ fn names(text: &str) -> impl Iterator<Item = Range<usize>> {
         let mut start = from + text[from..].find(is_name)?;
         let end = text[start..].find(|c| !is_name(c)).map_or(text.len(), |n| start + n);
         from = end;
-        // `%26` before a name is `&`.
+        // `%26` before a name is an encoded `&`.
         let escaped = text.as_bytes()[start..end].iter().take(2).take_while(|byte| byte.is_ascii_hexdigit()).count();
         if text[..start].ends_with('%') && escaped == 2 {
             start += 2;
@@ -274,7 +276,7 @@ fn names(text: &str) -> impl Iterator<Item = Range<usize>> {
     })
 }
 
-/// The start of the value behind a name: behind `=` or `:`, or behind an option and a blank.
+/// The start of the value after a name: after `=` or `:`, or after an option and a blank.
 fn value(text: &str, name: &Range<usize>) -> Option<usize> {
     let behind = &text[name.end..];
     let is_index = text[..name.start].strip_suffix('[').is_some_and(|list| list.ends_with(char::is_alphanumeric));
@@ -291,7 +293,7 @@ fn value(text: &str, name: &Range<usize>) -> Option<usize> {
     (text[name.clone()].starts_with('-') && is_apart).then(|| text.len() - value.len())
 }
 
-/// What may stand around a separator.
+/// Characters that may surround a separator.
 const BLANK: [char; 5] = ['"', '\'', '\\', ' ', '\t'];
 
 /// The start of an XML element's text, if `name` is the element's name: `<wsse:Password Type="x">`.
@@ -303,14 +305,14 @@ fn element(text: &str, name: &Range<usize>) -> Option<usize> {
     space.unwrap_or(before).ends_with('<').then_some(end + 1)
 }
 
-/// The start of the token behind `Bearer` and a blank. A word of prose has no digit and no full stop inside.
+/// The start of the token after `Bearer` and a blank. A word of prose has no digit and no full stop inside.
 fn bearer(text: &str, name: &Range<usize>) -> Option<usize> {
     let rest = text[name.end..].strip_prefix(' ').filter(|_| text[name.clone()].eq_ignore_ascii_case("bearer"))?;
     let token = rest.split_whitespace().next()?.trim_end_matches(['.', ',', ':']);
     token.contains(|c: char| c == '.' || c.is_ascii_digit()).then_some(name.end + 1)
 }
 
-/// `text` without `chars` at its start, percent-encoded ones too.
+/// `text` without leading `chars`, including percent-encoded ones.
 fn without<'a>(mut text: &'a str, chars: &[char]) -> &'a str {
     loop {
         let trimmed = text.trim_start_matches(chars);
@@ -322,7 +324,7 @@ fn without<'a>(mut text: &'a str, chars: &[char]) -> &'a str {
     }
 }
 
-/// `text` behind a separator, which may be percent-encoded, also twice.
+/// `text` after a separator, which may be percent-encoded once or twice.
 fn separated(text: &str) -> Option<&str> {
     if let Some(rest) = text.strip_prefix(['=', ':']) {
         return Some(rest);
@@ -379,7 +381,7 @@ fn merged(mut ranges: Vec<Range<usize>>) -> Vec<Range<usize>> {
     merged
 }
 
-/// What follows the scheme of each URL: up to the closing quote if one opens before the scheme, else up to a blank.
+/// The part after the scheme of each URL: up to the closing quote if one opens before the scheme, otherwise up to a blank.
 fn urls(text: &str) -> Vec<Range<usize>> {
     let mut found = Vec::new();
     let mut from = 0;
@@ -387,7 +389,7 @@ fn urls(text: &str) -> Vec<Range<usize>> {
         let is_scheme = |c: char| c.is_ascii_alphanumeric() || "+.-".contains(c);
         let opening = text[..mark].trim_end_matches(is_scheme).chars().next_back().filter(|c| "\"'".contains(*c));
         let rest = &text[start..];
-        // A password may hold a quote, too: the closing one is followed by what ends a word.
+        // A password may also contain a quote: the closing one is followed by the end of a word.
         let closes = |(at, _): &(usize, &str)| {
             rest[at + 1..].chars().next().is_none_or(|c| c.is_whitespace() || ",;:)]}>|&".contains(c))
         };
@@ -401,7 +403,7 @@ fn urls(text: &str) -> Vec<Range<usize>> {
     found
 }
 
-/// The next `://` at or behind `from`. Its colon and slashes may be percent-encoded, also twice, and slashes may be escaped.
+/// The next `://` at or after `from`. Its colon and slashes may be percent-encoded once or twice, and slashes may be escaped.
 fn scheme_mark(text: &str, from: usize) -> Option<Range<usize>> {
     let after = |text: &str, forms: &[&str]| {
         let is = |form: &&&str| text.get(..form.len()).is_some_and(|start| start.eq_ignore_ascii_case(form));
@@ -427,7 +429,7 @@ fn spaced_user(url: &str, length: usize) -> usize {
     end.filter(|end| is_user && !url[..*end].contains(['/', '?', '#'])).map_or(0, |end| end + 1)
 }
 
-/// What is secret in URLs by its place, not by a name: the user, and parts of the path.
+/// The parts of URLs that are secret by position, not by name: the user, and parts of the path.
 fn in_urls(text: &str) -> Vec<Range<usize>> {
     let mut found = users(text);
     for url in urls(text) {
@@ -461,7 +463,7 @@ fn path_secrets(url: &str) -> Vec<Range<usize>> {
     found
 }
 
-/// Whether `user:password` in a path is what it looks like. `12:30:00` is a time, `app:1.2` an image.
+/// Whether a `user:password` pattern in a path is really one. `12:30:00` is a time, `app:1.2` an image.
 fn is_user(user: &str, password: &str) -> bool {
     let is_version = password.contains('.') && password.chars().all(|c| c.is_ascii_digit() || c == '.');
     !password.is_empty()
@@ -492,7 +494,8 @@ fn changes(run: &str) -> usize {
     run.as_bytes().windows(2).filter(|pair| class(pair[0]) != class(pair[1])).count()
 }
 
-/// Whether at least three quarters of the letters are in words of `CamelCase`. A token has small letters in a row by chance only.
+/// Whether at least three quarters of the letters are in `CamelCase` words. In a token, runs of lower-case letters occur only
+/// by chance.
 fn is_name(text: &str) -> bool {
     let is_within = |_: &u8, right: &u8| right.is_ascii_lowercase();
     let words = text.as_bytes().chunk_by(is_within);
@@ -528,7 +531,7 @@ fn users(text: &str) -> Vec<Range<usize>> {
                 .filter(|at| **at == "@" || is_escaped)
                 .filter_map(|at| word.rfind(at))
                 .max()?;
-            // What is masked stays as long as it is, so that columns in a file's line stay.
+            // Masked text keeps its length, so that columns in a file's line do not shift.
             (!word[..end].trim_matches('*').is_empty()).then_some(url.start..url.start + end)
         })
         .collect();
@@ -578,8 +581,8 @@ mod tests {
 
     use super::*;
 
-    /// URLs of cameras and recorders by their makers' manuals and by the programs that people copy them from. Each secret is
-    /// `hushHUSH1`, or a token of that form.
+    /// URLs of cameras and recorders, from the makers' manuals and from programs that people copy them from. Each secret is
+    /// `hushHUSH1` or a token like it.
     const VENDORS: [(&str, &str); 60] = [
         ("Hikvision", "rtsp://admin:hushHUSH1@10.0.0.5:554/Streaming/Channels/101"),
         ("Hikvision ISAPI", "http://admin:hushHUSH1@10.0.0.5/ISAPI/Streaming/channels/101/picture"),
@@ -802,14 +805,14 @@ mod tests {
         }
         assert!(hidden.iter().all(|hidden| hidden.len() >= LEAST && !hidden.contains("film")), "{hidden:?}");
         assert!(hidden.is_sorted_by_key(|hidden| std::cmp::Reverse(hidden.len())));
-        // A value may be one word or all the rest, and either is found elsewhere.
+        // A value may be one word or the whole rest, and both are found elsewhere.
         let hidden = hidden_in_arguments(["-x", "password=hushhush and more"]);
         assert_eq!(hidden, ["hushhush and more", "hushhush"]);
     }
 
     #[test]
     fn every_occurrence_is_hidden() {
-        // A user's name that is not secret hides nothing that follows it.
+        // A user name that is not secret hides nothing after it.
         assert_eq!(redact_line("u:'a b password=hush now"), "u:'a b password=*** now");
         for text in [
             "http://cam/?user=a&pass=hush&key=hush",
@@ -910,7 +913,7 @@ mod tests {
             let names: Vec<_> = keys.iter().map(|(key, ..)| format!("--{key}")).collect();
             let written = keys.into_iter().map(|(key, upper, separator)| {
                 let key = if upper { key.to_uppercase() } else { key.to_owned() };
-                // Behind a blank only an option's value is secret.
+                // After a blank, only an option's value is secret.
                 let dashes = if separator.trim().is_empty() { "--" } else { "" };
                 format!("{dashes}{key}{separator}{value}")
             });

@@ -1,4 +1,4 @@
-//! Opens a file that the configuration names, and nothing that opening or reading could wait for.
+//! Opens a file that the configuration names, and rejects anything whose opening or reading could block.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read};
@@ -8,9 +8,9 @@ use std::path::Path;
 /// Opens `path` for reading.
 ///
 /// # Errors
-/// The system's, and `InvalidInput` for a device, a pipe or a socket; a folder is the system's own error when it is read.
+/// The system's error, or `InvalidInput` for a device, a pipe or a socket. Reading a folder fails with the system's error.
 pub fn open(path: &Path) -> io::Result<File> {
-    // Without O_NONBLOCK, opening a FIFO that nothing writes to would never end.
+    // Without O_NONBLOCK, opening a FIFO without a writer would never return.
     let file = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
     let metadata = file.metadata()?;
     if !metadata.is_file() && !metadata.is_dir() {

@@ -1,8 +1,8 @@
-//! Restarts of the service that might help, once each.
+//! Restarts the service when that might help, once for each device.
 //!
-//! A process that systemd has started keeps its device list. When the driver of a device is loaded later, a new process may open
-//! the device; when the unit does not list it, none may. The two look the same from inside, so the service ends once and then stays,
-//! with what it can open. A file in the state folder keeps that from process to process, for the time until the machine boots.
+//! A process that systemd has started keeps its device list. If the driver of a device is loaded later, a new process can
+//! open the device; if the unit does not list it, no process can. The two look the same from inside, so the service restarts
+//! once and then continues with the devices that it can open. A file in the state folder remembers that until the next boot.
 
 use std::fs;
 use std::io;
@@ -11,12 +11,12 @@ use std::path::{Path, PathBuf};
 use crate::state;
 
 /// Returns whether the service should end so that systemd starts it again because of `device`. At most once until
-/// [`helped`] or the next boot; never where systemd has made no state folder.
+/// [`helped`] or the next boot; never if systemd has created no state folder.
 pub fn may_help(device: &str) -> bool {
     state::folder().is_some_and(|folder| take(&folder, device, &boot()).unwrap_or(false))
 }
 
-/// Notes that `device` can be opened, so that another restart may help when it cannot be later.
+/// Notes that `device` can be opened, so that another restart is allowed if it cannot be opened later.
 pub fn helped(device: &str) {
     if let Some(folder) = state::folder() {
         // Most often there is no such file.
@@ -29,7 +29,7 @@ fn take(folder: &Path, device: &str, boot: &str) -> io::Result<bool> {
     if fs::read_to_string(&note).is_ok_and(|noted| noted == boot) {
         return Ok(false);
     }
-    // Without the note it would restart for ever.
+    // Without the note, it would restart forever.
     fs::write(&note, boot)?;
     Ok(!boot.is_empty())
 }

@@ -1,5 +1,5 @@
-//! Signals, reported through a descriptor. SIGTERM and SIGINT end the daemon; a second one ends the process at once, and so
-//! does the end of a time limit. SIGHUP reloads the configuration.
+//! Signals, reported through a descriptor. SIGTERM and SIGINT end the daemon; a second one, or a time limit, ends the process
+//! at once. SIGHUP reloads the configuration.
 
 use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -15,11 +15,11 @@ use crate::exit::Exit;
 use crate::threads::finished_by;
 use crate::wake_pipe::WakePipe;
 
-/// A signal within this time repeats the one before: `timeout` and Ctrl-C in a terminal signal the process and then its whole
-/// group.
+/// A signal within this time is a repetition: `timeout` and Ctrl-C in a terminal signal the process and then its whole group.
 const ECHO: Duration = Duration::from_millis(250);
 
-/// Time from the first signal to the end of the process, whatever hangs: a model that is being loaded, a lock, a disk, the log.
+/// Maximum time from the first signal to the end of the process, even if something hangs: a model that is being loaded, a
+/// lock, a disk, the log.
 const LIMIT: Duration = Duration::from_millis(1_950);
 
 /// The signals that the daemon handles.
@@ -51,7 +51,7 @@ impl Signals {
         let (mut first, first_writer) = UnixStream::pair()?;
         for signal in [SIGTERM, SIGINT] {
             // Once armed, a signal ends the process with 128 plus its number, the status that a shell reports.
-            // Child processes end too, see `child_process::die_with_parent`.
+            // Child processes also end, see `child_process::die_with_parent`.
             flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&armed))?;
             low_level::pipe::register(signal, first_writer.try_clone()?)?;
             flag::register_usize(signal, Arc::clone(&signals.end), signal as usize)?;
@@ -59,7 +59,7 @@ impl Signals {
         }
         flag::register(SIGHUP, Arc::clone(&signals.reload))?;
         low_level::pipe::register(SIGHUP, signals.wake_pipe.writer()?)?;
-        // A thread of its own, because the first signal may arrive while a model is being loaded.
+        // On a separate thread, because the first signal may arrive while a model is being loaded.
         let arm = move || {
             if first.read_exact(&mut [0]).is_ok() {
                 std::thread::sleep(ECHO);
@@ -100,7 +100,7 @@ impl Signals {
 
 /// Ends the process without waiting for anything.
 fn end_process() -> ! {
-    let log = || log::error!("not everything ended within 2 s of the signal: ending the process as it is");
+    let log = || log::error!("shutdown did not finish within 2 s of the signal: ending the process");
     // On another thread, because the log may be what hangs.
     if let Ok(logging) = std::thread::Builder::new().spawn(log) {
         finished_by([&logging], Instant::now() + Duration::from_millis(40));

@@ -32,7 +32,7 @@ struct StopFlag {
 impl StopFlag {
     fn raise(&self) {
         self.raised.store(true, Ordering::SeqCst);
-        // The result does not matter: a full counter is readable too.
+        // The result does not matter: a full counter is also readable.
         let _ = rustix::io::write(&self.wake, &1_u64.to_ne_bytes());
         let children = self.children.lock();
         children.iter().filter_map(Weak::upgrade).for_each(|child| child.raise());
@@ -54,7 +54,7 @@ impl Stop {
     /// Creates a flag that is not raised.
     ///
     /// # Errors
-    /// The process has no file descriptor left.
+    /// The process has run out of file descriptors.
     pub fn new() -> io::Result<Self> {
         let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let shared = StopFlag { raised: AtomicBool::new(false), wake, children: Mutex::default() };
@@ -194,7 +194,7 @@ mod tests {
         drop(waiting);
         let after = beat.pulse();
         assert!(!after.waits && after.steps > 1, "{after:?}");
-        // Each wait is a step, also one that ends at once.
+        // Each wait counts as progress, even one that ends at once.
         stop.raise();
         assert!(stop.sleep(Duration::from_secs(60)));
         assert!(beat.pulse().steps > after.steps && !beat.pulse().waits);

@@ -38,7 +38,7 @@ struct Socket {
 }
 
 impl Notifier {
-    /// Connects as `NOTIFY_SOCKET`, `WATCHDOG_USEC` and `WATCHDOG_PID` say.
+    /// Connects according to `NOTIFY_SOCKET`, `WATCHDOG_USEC` and `WATCHDOG_PID`.
     pub fn from_environment() -> Self {
         Self::new(env::var_os("NOTIFY_SOCKET").as_deref(), watchdog_timeout(variable, std::process::id()))
     }
@@ -137,7 +137,7 @@ pub fn passed_sockets() -> Vec<OwnedFd> {
     if count == 0 || TAKEN.swap(true, Ordering::Relaxed) {
         return Vec::new();
     }
-    // SAFETY: fcntl(2) takes numbers and touches no memory. It fails on a number that is not open.
+    // SAFETY: fcntl(2) takes numbers and touches no memory. It fails if the descriptor is not open.
     let is_open = |fd: i32| unsafe { libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC) } == 0;
     // SAFETY: the descriptor is open, and this is its only owner: LISTEN_PID says that systemd passed it to this process, and
     // TAKEN lets only one call come here.

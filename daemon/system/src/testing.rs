@@ -1,4 +1,4 @@
-//! What tests of several crates share, above all waits. Events end them, not time, so a busy machine only makes them slower.
+//! Helpers for tests of several crates, mainly waits. Events end them, not time, so a busy machine only makes them slower.
 
 #![allow(clippy::expect_used)]
 
@@ -13,11 +13,11 @@ use crate::stop::Stop;
 /// How long a wait may take before it counts as a hang and fails the test.
 pub const HANG: Duration = Duration::from_secs(120);
 
-/// Longer than any test, for a wait that something else ends.
+/// Longer than any test, for a wait that another event ends.
 pub const EVER: Duration = Duration::from_secs(3600);
 
-/// Makes the text of a JSON schema strict: an object has the members that it lists, and none that a later version adds. Of a key
-/// that an object has twice, the parser takes the last, so one with its own `additionalProperties` keeps them.
+/// Makes the text of a JSON schema strict: an object has the members that it lists, and none that a later version adds. For a
+/// duplicate key, the parser uses the last one, so an object with its own `additionalProperties` keeps it.
 pub fn strict_schema(open: &str) -> String {
     open.replace("\"type\": \"object\",", "\"type\": \"object\", \"additionalProperties\": false,")
 }
@@ -42,7 +42,7 @@ pub fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
     }
 }
 
-/// Runs `work` on a thread of its own and returns its result; panics if it hangs.
+/// Runs `work` on another thread and returns its result; panics if it hangs.
 #[track_caller]
 pub fn finishes<T: Send + 'static>(what: &str, work: impl FnOnce() -> T + Send + 'static) -> T {
     let thread = std::thread::spawn(work);
@@ -85,15 +85,15 @@ pub async fn at_once<F: Future>(future: F) -> Option<F::Output> {
     .await
 }
 
-/// Makes a FIFO, whose opening blocks without O_NONBLOCK.
+/// Creates a FIFO, whose opening blocks without O_NONBLOCK.
 pub fn make_fifo(path: &Path) {
     let path = std::ffi::CString::new(path.to_str().expect("a path for a test")).expect("a path for a test");
     // SAFETY: mkfifo(3) reads a NUL-terminated path that lives through the call.
     assert_eq!(unsafe { libc::mkfifo(path.as_ptr(), 0o600) }, 0, "{path:?}");
 }
 
-/// Reports that the running test cannot test what it should, so that `tests/steps.py` counts it as skipped. The test runner keeps
-/// what tests print with macros to itself, and not what they write.
+/// Reports that the running test cannot do its job, so that `tests/steps.py` counts it as skipped. The test runner captures
+/// what tests print with macros, but not direct writes.
 pub fn skip(reason: &str) {
     use std::io::Write as _;
     let thread = std::thread::current();
@@ -104,7 +104,7 @@ pub fn skip(reason: &str) {
 pub struct TinyDisk(tempfile::TempDir);
 
 impl TinyDisk {
-    /// Mounts one of `bytes`; reports a skipped test and returns `None` if this user may not mount.
+    /// Mounts a file system of `bytes`; reports a skipped test and returns `None` if this user may not mount.
     pub fn mount(bytes: usize) -> Option<Self> {
         let folder = tempfile::tempdir().expect("a folder for a test");
         let target =

@@ -1,7 +1,7 @@
 //! A Jetson's temperatures, power mode and GPU load, and a warning when heat or its power supply throttles it.
 //!
-//! A thread of its own reads them every few seconds, because a read from sysfs may wait for the chip's power controller, and
-//! no other thread should wait for that. Other machines have no such thread. Its memory does not grow.
+//! A separate thread reads them every few seconds, because a read from sysfs may wait for the chip's power controller, and no
+//! other thread should wait for that. Other machines have no such thread. Its memory does not grow.
 
 mod sysfs;
 
@@ -21,8 +21,8 @@ pub use sysfs::{Files, Look};
 
 /// Interval of the readings.
 const INTERVAL: Duration = Duration::from_secs(5);
-/// Throttling is over after this time without a sign of it. Heat and supply come and go within seconds; a line for each time
-/// would say nothing new.
+/// Throttling counts as over after this time without a sign of it. Heat and supply problems come and go within seconds, and a
+/// line each time would add nothing.
 const OVER_AFTER: Duration = Duration::from_secs(60);
 
 /// Watches this Jetson. Clones share the watch.
@@ -86,9 +86,9 @@ pub struct JetsonSummary {
     pub throttled_now: bool,
     /// Temperatures by zone, in degrees Celsius.
     pub temperatures_c: BTreeMap<String, Temperature>,
-    /// How many times heat or the supply throttled it.
+    /// How many times heat or the power supply throttled it.
     pub throttled: u64,
-    /// How long it was throttled in all.
+    /// How long it was throttled in total.
     pub throttled_seconds: f64,
 }
 
@@ -264,7 +264,7 @@ impl Readings {
     }
 }
 
-/// Returns the alarms whose count rose since the reading before.
+/// Returns the alarms whose count rose since the previous reading.
 pub fn new_alarms(before: &[(String, u64)], now: &[(String, u64)]) -> Vec<String> {
     let earlier = |name: &str| before.iter().find(|(other, _)| other == name).map_or(0, |(_, count)| *count);
     now.iter().filter(|(name, count)| *count > earlier(name)).map(|(name, _)| name.clone()).collect()

@@ -12,11 +12,11 @@ use crate::preflight::{Certainty, Resource, folder_of, is_other_socket, is_serve
 /// The longest path of a socket in bytes: `sun_path` has one more, for the NUL.
 const LONGEST_PATH: usize = 107;
 
-/// Why a socket cannot be made; each text names its path.
+/// Why a socket cannot be created; each text names its path.
 #[derive(Debug, thiserror::Error)]
 pub enum SocketError {
     /// The path is too long for the kernel.
-    #[error("cannot make the socket {0}: the path has more than 107 bytes: choose a shorter one")]
+    #[error("cannot create the socket {0}: the path has more than 107 bytes: choose a shorter one")]
     TooLong(PathBuf),
     /// Another file has the path.
     #[error("{0} exists and is not a socket: name another path, or remove the file")]
@@ -25,13 +25,13 @@ pub enum SocketError {
     #[error("{0} is served by another process: stop that process, or name another path")]
     Served(PathBuf),
     /// This process may not connect to a socket that exists.
-    #[error("cannot find out whether another process serves {0}: {1}")]
+    #[error("cannot check whether another process serves {0}: {1}")]
     Unknown(PathBuf, io::Error),
     /// A socket that no process serves cannot be removed.
     #[error("cannot remove the stale socket {0}: {1}")]
     Stale(PathBuf, io::Error),
-    /// The socket cannot be made.
-    #[error("cannot make the socket {0}: {reason}", reason = explain(.1))]
+    /// The socket cannot be created.
+    #[error("cannot create the socket {0}: {reason}", reason = explain(.1))]
     Make(PathBuf, io::Error),
     /// Its permissions cannot be set.
     #[error("cannot set up the socket {0}: {1}")]
@@ -39,7 +39,7 @@ pub enum SocketError {
 }
 
 impl SocketError {
-    /// Returns whether the service would fail likewise.
+    /// Returns whether the service would fail in the same way.
     pub fn certainty(&self) -> Certainty {
         match self {
             Self::TooLong(_) | Self::NotASocket(_) => Certainty::Certain,
@@ -83,7 +83,7 @@ pub fn bind(path: &Path, mode: u32) -> Result<(UnixListener, SocketFile), Socket
     Ok((listener, socket))
 }
 
-/// Finds out whether [`bind`] would fail, without a connection to what may serve the socket.
+/// Checks whether [`bind`] would fail, without connecting to a process that may serve the socket.
 pub fn check(path: &Path) -> Result<(), SocketError> {
     let owned = || path.to_owned();
     let may_create = may_create_in(folder_of(path));
@@ -104,7 +104,7 @@ pub fn check(path: &Path) -> Result<(), SocketError> {
 
 /// Removes a stale socket. Fails on one in use, and on any other file.
 fn remove_stale(path: &Path) -> Result<(), SocketError> {
-    // If the folder is the problem, the error of bind(2) says so.
+    // If the folder is the problem, bind(2) reports it.
     let Ok(found) = fs::symlink_metadata(path) else { return Ok(()) };
     let path = path.to_owned();
     if !found.file_type().is_socket() {
@@ -142,7 +142,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = |name: &str| folder.path().join(name);
         let inode = |path: &Path| fs::symlink_metadata(path).unwrap().ino();
-        // What `check` says is what `bind` does.
+        // `check` and `bind` agree.
         let refused = |path: &Path| {
             let (said, done) = (check(path).unwrap_err(), bind(path, 0o600).unwrap_err());
             assert_eq!(said.to_string(), done.to_string());
@@ -171,12 +171,12 @@ mod tests {
 
         let _datagrams = UnixDatagram::bind(path("datagrams")).unwrap();
         let (text, _) = refused(&path("datagrams"));
-        assert!(text.contains("cannot find out whether another process serves"), "{text}");
+        assert!(text.contains("cannot check whether another process serves"), "{text}");
         assert!(path("datagrams").exists());
 
         let (text, _) = refused(&path("missing/socket"));
-        assert!(text.starts_with("cannot make the socket ") && text.ends_with("; make its folder"), "{text}");
-        // A path of 107 bytes is the longest.
+        assert!(text.starts_with("cannot create the socket ") && text.ends_with("; make its folder"), "{text}");
+        // The longest path has 107 bytes.
         let longest = path(&"x".repeat(LONGEST_PATH - path("").as_os_str().len()));
         check(&longest).unwrap();
         drop(bind(&longest, 0o600).unwrap());

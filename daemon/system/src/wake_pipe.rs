@@ -15,7 +15,7 @@ impl WakePipe {
     /// Creates the pipe; it is not readable yet.
     ///
     /// # Errors
-    /// The process has no descriptor left.
+    /// The process has run out of file descriptors.
     pub fn new() -> io::Result<Self> {
         let (reader, writer) = UnixStream::pair()?;
         reader.set_nonblocking(true)?;
@@ -25,7 +25,7 @@ impl WakePipe {
 
     /// Wakes the sleeper, now or when it next polls.
     pub fn wake(&self) {
-        // A full pipe is readable already.
+        // A full pipe is already readable.
         let _ = (&self.writer).write(&[1]);
     }
 

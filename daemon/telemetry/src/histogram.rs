@@ -1,7 +1,7 @@
 //! A histogram of durations with fixed buckets, which many threads write without allocation or lock.
 //!
-//! Buckets as in HDR histograms: exact up to 31 us, then 16 to each power of two, so that a value is known to 6.3 % and a
-//! percentile (the middle of its bucket) to 3.2 %. Values of 71 minutes and more fall into the last bucket.
+//! Buckets follow HDR histograms: exact up to 31 us, then 16 per power of two. A value is accurate to 6.3 % and a percentile
+//! (the middle of its bucket) to 3.2 %. Values of 71 minutes and more fall into the last bucket.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -207,7 +207,7 @@ mod tests {
         let snapshot = histogram.snapshot();
         assert_eq!(snapshot.within(&[10, 1_000, 10_000]), [2, 2, 1, 1]);
         assert_eq!((snapshot.count(), snapshot.sum_us()), (6, 86_011));
-        // 32 and 33 us share a bucket, whose middle is rounded down; a bound belongs to what is below it.
+        // 32 and 33 us share a bucket, whose middle is rounded down; a bound belongs to the range below it.
         let histogram = Histogram::default();
         [31, 32, 33, 34].iter().for_each(|&value| histogram.record_us(value));
         assert_eq!(histogram.snapshot().within(&[30, 31, 32, 33]), [0, 1, 2, 0, 1]);

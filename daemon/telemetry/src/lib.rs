@@ -1,4 +1,4 @@
-//! What visiond counts of itself: counters and durations of cameras and lanes, and the trace.
+//! visiond's own statistics: counters and durations of cameras and lanes, and the trace.
 
 pub mod histogram;
 pub mod metrics;

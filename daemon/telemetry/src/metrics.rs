@@ -63,7 +63,7 @@ pub struct LaneView {
     pub cameras: Vec<Arc<CameraMetrics>>,
 }
 
-/// A camera with the lanes that look at its frames.
+/// A camera with the lanes that process its frames.
 #[derive(Debug, Clone)]
 pub struct CameraLanes<'a> {
     /// The camera.
@@ -73,7 +73,7 @@ pub struct CameraLanes<'a> {
 }
 
 impl CameraLanes<'_> {
-    /// Returns the names of its models, with commas between.
+    /// Returns the names of its models, separated by commas.
     pub fn models(&self) -> String {
         self.lanes.iter().map(|lane| &*lane.name).collect::<Vec<_>>().join(", ")
     }
@@ -91,7 +91,7 @@ pub fn cameras_of(views: &[LaneView]) -> Vec<CameraLanes<'_>> {
     cameras
 }
 
-/// What a model gives besides detections.
+/// A model's outputs other than detections.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ModelValues {
     /// The attributes by name, and whether they are numbers.
@@ -144,7 +144,7 @@ pub enum Phase {
     Opening,
     /// The source is open.
     Streaming,
-    /// The source is away; the thread opens it again after a pause.
+    /// The source is away; the thread reopens it after a pause.
     Waiting,
     /// The source cannot be opened without a change by the user; retried rarely while other cameras run.
     Failed,
@@ -247,7 +247,7 @@ impl CameraMetrics {
         *self.io.lock() = io;
     }
 
-    /// Records what decodes the stream.
+    /// Records the decoder of the stream.
     pub fn set_decoder(&self, decoder: Option<&'static str>) {
         *self.decoder.lock() = decoder;
     }
@@ -284,7 +284,7 @@ impl CameraMetrics {
         let MessageFrame { width, height, format, .. } = message.frame;
         *self.frame.lock() = FrameShape { width, height, format };
         self.rate.count();
-        // Last, with Release, so that a reader that sees this count sees the other counts of the frame too.
+        // Last, with Release, so that a reader that sees this count also sees the frame's other counts.
         self.published.fetch_add(1, Ordering::Release);
     }
 
@@ -298,9 +298,10 @@ impl CameraMetrics {
         self.rate.per_second()
     }
 
-    /// Returns the camera's status, without what only others know: its models, stages, pictures and what its newest message says.
+    /// Returns the camera's status without the parts that only other components know: its models, stages, pictures and newest
+    /// message.
     pub fn status(&self) -> CameraStatus {
-        // First, so that the other counts are those of these messages or newer.
+        // Read first, so that the other counts belong to these messages or newer ones.
         let published = self.published();
         let FrameShape { width, height, format } = *self.frame.lock();
         let dropped = DropCause::ALL.map(|cause| (cause.name().to_owned(), self.dropped[cause as usize].get()));
@@ -340,10 +341,10 @@ impl CameraMetrics {
     }
 }
 
-/// A camera at one instant: its status, without what only others know, and the figures that it is made of.
+/// A camera at one instant: its partial status, and the figures behind it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CameraSnapshot {
-    /// The status, without its models, stages, pictures and what its newest message says.
+    /// The status, without its models, stages, pictures and newest message.
     pub status: CameraStatus,
     /// Frames lost, in the order of [`DropCause::ALL`].
     pub dropped: [u64; DropCause::ALL.len()],
@@ -410,7 +411,7 @@ impl Activity {
 pub struct LaneMetrics {
     /// Name of the model.
     pub name: Arc<str>,
-    /// What is only counted. While the number of runs rises, the lane makes progress.
+    /// Plain counters. While the number of runs rises, the lane makes progress.
     pub counters: ModelCounters<Counter>,
     activity: AtomicU8,
     gpu: [Counter; 5],
@@ -443,12 +444,12 @@ impl LaneMetrics {
         Activity::ALL[usize::from(self.activity.load(Ordering::Relaxed))]
     }
 
-    /// Records what the lane's model gives besides detections.
+    /// Records the outputs of the lane's model other than detections.
     pub fn set_values(&self, values: &Arc<ModelValues>) {
         *self.values.lock() = Arc::clone(values);
     }
 
-    /// Returns what the lane's model gives besides detections.
+    /// Returns the outputs of the lane's model other than detections.
     pub fn values(&self) -> Arc<ModelValues> {
         Arc::clone(&self.values.lock())
     }
@@ -527,7 +528,7 @@ mod tests {
     #[test]
     fn the_status_has_the_rate_in_tenths() {
         let (metrics, message) = (CameraMetrics::new("door".into()), message("door", &[]));
-        // Until the rate is the same before and after, so that it is the status's.
+        // Repeat until the rate is the same before and after, so that it equals the status's.
         let seen = (0..6_000).find_map(|_| {
             (0..1_000).for_each(|_| metrics.count_published(&message));
             std::thread::sleep(std::time::Duration::from_millis(10));

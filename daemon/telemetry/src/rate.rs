@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 const SLOT: Duration = Duration::from_millis(250);
 /// Slots that are counted: five seconds, the whole slots before the current one.
 const WINDOW: u64 = 20;
-/// Slots of the ring: the window, the current one, and one that a writer may just start.
+/// Slots of the ring: the window, the current one, and one that a writer may be starting.
 const SLOTS: usize = WINDOW as usize + 2;
 /// Bits of the count, the lower half of a slot. The upper half is the number of the slot, which wraps after 34 years.
 const COUNT_BITS: u32 = 32;
@@ -102,15 +102,15 @@ mod tests {
 
     #[test]
     fn thirty_days_keep_the_rate_of_the_last_five_seconds_also_where_the_slots_number_wraps() {
-        // Four frames a second, one in each slot: a faster camera only counts higher.
+        // Four frames per second, one in each slot. A faster camera would only raise the counts.
         let slots = 30 * 86_400 * 4_u32;
         let wrap = Duration::from_secs(1 << 30);
         for start in [Duration::ZERO, wrap - SLOT * (slots / 2)] {
             let rate = Rate::default();
-            // No slot has a number of the future yet.
+            // No slot has a future number yet.
             for slot in 0..slots {
                 let (age, minute) = (start + SLOT * slot, slot / 240);
-                // Every seventh hour has ten minutes without a frame.
+                // Every seventh hour has ten minutes without frames.
                 let streams = minute % 420 >= 10;
                 if streams {
                     rate.count_at(age);

@@ -32,13 +32,13 @@ static STATE: Mutex<Option<Trace>> = Mutex::new(None);
 
 thread_local! {
     /// The kernel's number of this thread.
-    // SAFETY: gettid(2) takes nothing, touches no memory and cannot fail.
+    // SAFETY: gettid(2) takes no argument, touches no memory and cannot fail.
     static THREAD: u32 = unsafe { libc::gettid() }.unsigned_abs();
 }
 
 /// A recording runs already.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("a trace is being recorded already: wait until it is done, then ask again")]
+#[error("a trace is already being recorded: wait until it is done, then try again")]
 pub struct Busy;
 
 /// A running recording. Dropping it discards the events.
@@ -73,7 +73,7 @@ type FrameKey = (Arc<str>, u64);
 enum Kind {
     /// Work of a thread.
     Work,
-    /// A frame that the work of a thread was about; has no duration.
+    /// A frame that a thread worked on; has no duration.
     InHand,
     /// A stage of a frame, in any thread.
     Stage,
@@ -135,7 +135,7 @@ pub fn work_on(what: &'static str, camera: &Arc<str>, sequence: u64) -> Work {
 }
 
 impl Work {
-    /// Reports that the work is about this frame too.
+    /// Reports that the work also concerns this frame.
     pub fn frame(&self, camera: &Arc<str>, sequence: u64) {
         if let Self(Some(event)) = self {
             let frame = Some((Arc::clone(camera), sequence));
@@ -152,8 +152,8 @@ impl Drop for Work {
     }
 }
 
-/// Reports the stages of a frame that was published at `end_ns`, one after the other with the durations of its message. Time
-/// between the inference and the last stage is waiting.
+/// Reports the stages of a frame that was published at `end_ns`, in sequence, with the durations of its message. Time between
+/// the inference and the last stage is waiting.
 pub fn frame(message: &Message, end_ns: u64) {
     if !is_on() {
         return;

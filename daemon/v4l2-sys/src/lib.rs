@@ -1,9 +1,9 @@
 //! The kernel's V4L2 structures and constants, for 64-bit Linux.
 //!
 //! `generate` made `bindings.rs` from Linux 5.10's headers, the oldest kernel that visiond runs on (JetPack 5); the kernel only
-//! ever adds to them. The constants in `bindings.rs` that compute to `[(); 0]` hold each structure to the size and offsets that
-//! libclang saw, on every architecture that this is compiled for; `tests/kernel_headers.rs` holds the same figures, and the
-//! numbers of the ioctls, to the kernel's headers.
+//! ever adds to them. The constants in `bindings.rs` that compute to `[(); 0]` check each structure's size and offsets
+//! against libclang's values on every architecture. `tests/kernel_headers.rs` checks the same figures, and the numbers of the
+//! ioctls, against the kernel's headers.
 
 #![allow(missing_docs, non_camel_case_types, non_snake_case, non_upper_case_globals, clippy::all)]
 
@@ -14,7 +14,7 @@ use std::os::raw::c_ulong;
 
 include!("bindings.rs");
 
-/// The number of a request, as `linux/ioctl.h` makes it.
+/// The number of a request, computed like in `linux/ioctl.h`.
 const fn request<T>(direction: c_ulong, number: c_ulong) -> c_ulong {
     (direction << 30) | ((size_of::<T>() as c_ulong) << 16) | ((b'V' as c_ulong) << 8) | number
 }

@@ -1,4 +1,5 @@
-//! The handlers that answer with JSON: `/api/v1/`, and `/healthz` and `/readyz`. docs/openapi.json describes them and is served.
+//! The handlers that answer with JSON: `/api/v1/`, `/healthz` and `/readyz`. docs/openapi.json describes them, and is itself
+//! served.
 
 use std::time::Duration;
 
@@ -30,7 +31,7 @@ pub const OPENAPI: &str = include_str!("../../../docs/openapi.json");
 /// Length of a recording if the client does not set it.
 const TRACE_SECONDS: u64 = 5;
 
-/// `GET /readyz`: whether every lane that can start had its first frame. Without a token, the answer has no names.
+/// `GET /readyz`: whether every lane that can start has had its first frame. Without a token, the answer has no names.
 pub async fn ready(State(state): State<AppState>, Extension(Trusted(trusted)): Extension<Trusted>) -> Response {
     let reasons = state.status.not_ready();
     if reasons.is_empty() {
@@ -56,7 +57,7 @@ pub async fn camera(State(state): State<AppState>, Path(name): Path<String>) -> 
     cameras.into_iter().find(|camera| camera.name == name).map(Json).ok_or_else(|| no_camera(&name))
 }
 
-/// `GET /api/v1/cameras/{name}/detections`: the newest message of a camera, as sinks get it.
+/// `GET /api/v1/cameras/{name}/detections`: the newest message of a camera, as sent to sinks.
 pub async fn detections_of(State(state): State<AppState>, Path(name): Path<String>) -> Result<Response, Problem> {
     if !names(&state).any(|camera| camera == name) {
         return Err(no_camera(&name));
@@ -86,7 +87,7 @@ fn names(state: &AppState) -> impl Iterator<Item = String> + use<> {
     cameras.into_iter()
 }
 
-/// `GET /api/v1/config`: the configuration in force, with every default, and `***` for what looks like a secret.
+/// `GET /api/v1/config`: the configuration in force, with every default, and `***` in place of values that look like secrets.
 pub async fn config(State(state): State<AppState>) -> Result<Json<Value>, Problem> {
     let unreadable = |error| Problem::internal(format!("cannot show the configuration in force: {error}"));
     let config = state.service.config().to_toml_without_secrets();
@@ -104,13 +105,14 @@ pub async fn reload(State(state): State<AppState>) -> Result<Response, Problem> 
     Err(Problem::new(StatusCode::CONFLICT, why).with(serde_json::to_value(outcome).unwrap_or_default()))
 }
 
-/// `POST /api/v1/changes`: what another configuration would change. Changes nothing, and reads no file that it names.
+/// `POST /api/v1/changes`: the changes that another configuration would make. Changes nothing, and reads no file that the
+/// configuration names.
 pub async fn changes(
     State(state): State<AppState>,
     proposal: Result<Json<Proposal>, JsonRejection>,
 ) -> Result<Json<Preview>, Problem> {
     let Json(proposal) = proposal.map_err(|error| Problem::new(error.status(), error.body_text()))?;
-    // Checks that the models' files exist, possibly on a disk that sleeps.
+    // Checks that the models' files exist, possibly on a sleeping disk.
     let preview = spawn_blocking(move || Preview::new(&state.service, state.reloads.path(), &proposal)).await;
     // The panic hook has logged the panic.
     preview.map(Json).map_err(|_| Problem::internal("internal error, see the log of visiond: please report it"))

@@ -1,4 +1,4 @@
-//! Answers compressed by gzip for clients that ask for it, as Prometheus and browsers do.
+//! Compresses answers with gzip for clients that accept it, such as Prometheus and browsers.
 
 use std::io::Write;
 
@@ -14,20 +14,20 @@ use flate2::write::GzEncoder;
 use http_body_util::BodyExt;
 use tokio::task::spawn_blocking;
 
-/// The smallest answer that is compressed, in bytes: below, one packet of the network holds it.
+/// The smallest answer to compress, in bytes: a smaller one fits into one network packet.
 const LEAST: u64 = 1400;
-/// From this size on, another thread than the one that serves all clients compresses.
+/// From this size on, a separate thread compresses, because one thread serves all clients.
 const LARGE: usize = 32 << 10;
 
 /// Compresses text whose whole body is known. Streams and pictures pass as they are.
 pub async fn compress(request: Request, next: Next) -> Response {
     let wants = accepts_gzip(request.headers());
     let mut answer = next.run(request).await;
-    // That of HEAD is still there.
+    // A HEAD answer still has the header.
     if !is_text(answer.headers()) || answer.body().size_hint().exact().is_none_or(|size| size < LEAST) {
         return answer;
     }
-    // For caches: another client gets other bytes.
+    // For caches, because another client gets other bytes.
     answer.headers_mut().append(VARY, HeaderValue::from_static("accept-encoding"));
     if !wants {
         return answer;

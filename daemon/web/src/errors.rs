@@ -101,7 +101,7 @@ mod tests {
 
     use super::*;
 
-    /// The media type and the body of what becomes of an answer.
+    /// Returns the media type and the body of a converted answer.
     fn answered(answer: impl IntoResponse) -> (String, Vec<u8>) {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         runtime.block_on(async {

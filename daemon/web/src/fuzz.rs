@@ -15,7 +15,7 @@ use crate::listen::connection::Peer;
 use crate::routes;
 use crate::state::AppState;
 
-/// Longer than every limit of a connection. Time is simulated: this much is over at once.
+/// Longer than every limit of a connection. Time is simulated, so this passes at once.
 const PATIENCE: Duration = Duration::from_secs(300);
 
 /// The HTTP server.
@@ -29,7 +29,7 @@ impl MemoryServer {
         Self(Acceptors::new(routes::router(state.clone(), &guard), Arc::clone(&state.status)))
     }
 
-    /// Returns what a client gets that says `bytes` and then waits until the server closes the connection.
+    /// Returns the answer to a client that sends `bytes` and then waits until the server closes the connection.
     ///
     /// Needs a runtime with one thread whose clock is paused.
     pub async fn answer(&self, bytes: &[u8], is_remote: bool) -> Vec<u8> {

@@ -5,10 +5,10 @@
 //! - Over TCP without a token, which is allowed on loopback only, the client must use one of the machine's own names, so that
 //!   no foreign page can make a browser send requests (DNS rebinding).
 //!
-//! Requests that change state, and WebSockets, must be same-origin however the client authenticated (cross-site requests),
-//! unless a program sends the token itself.
+//! Requests that change state, and WebSockets, must be same-origin however the client authenticated, which prevents
+//! cross-site requests, unless a program sends the token itself.
 //!
-//! A stream outlives the check of its request: it ends when other rules come into force, and its client asks again.
+//! A stream outlives the check of its request: it ends when other rules come into force, and its client must reconnect.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -49,7 +49,7 @@ const WAITING: usize = 4;
 const BEARER: (HeaderName, &str) = (WWW_AUTHENTICATE, "Bearer realm=\"visiond\"");
 /// A client without the token does not keep its connection.
 const CLOSE: (HeaderName, &str) = (CONNECTION, "close");
-/// Why a request that a page elsewhere made is refused.
+/// Why a request from a page on another site is refused.
 const OTHER_ORIGIN: &str = "the request comes from a page of another origin: open the page that visiond serves; a proxy must pass on the \
                             Host header";
 /// The shortest time between two log lines about wrong tokens.
@@ -147,7 +147,7 @@ pub struct Guard {
     wrong_tokens: WrongTokens,
 }
 
-/// Whether the client may see more than that the daemon runs.
+/// Whether the client may see more than whether the daemon runs.
 #[derive(Debug, Clone, Copy)]
 pub struct Trusted(pub bool);
 
@@ -174,21 +174,21 @@ impl Guard {
 #[derive(Clone)]
 pub struct Admission {
     client: Client,
-    /// Has a change when the rules are others than at the request.
+    /// Changes when the rules differ from those at the request.
     rules: watch::Receiver<Arc<Rules>>,
 }
 
 /// Why visiond ends a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ended {
-    /// The rules changed: the client must show that it may go on.
+    /// The rules changed: the client must authenticate again.
     Revoked,
     /// The address is no longer served, or the daemon ends.
     Closing,
 }
 
 impl Admission {
-    /// Waits until the stream has to end.
+    /// Waits until the stream must end.
     pub async fn ended(&mut self) -> Ended {
         let by_rules = matches!(self.client.peer, Peer::Tcp(_));
         // An error in the first: the guard is gone with the server. In the second: the address is no longer served.
@@ -213,7 +213,7 @@ impl WrongTokens {
         Self { waiting: Semaphore::new(WAITING), turn: AsyncMutex::default(), log_limit }
     }
 
-    /// Returns true after a while, one client at a time, and false at once if too many wait.
+    /// Returns true after a delay, for one client at a time; returns false at once if too many wait.
     async fn slow_down(&self, peer: Peer) -> bool {
         match self.log_limit.lock().pass(Instant::now()) {
             None => {}
@@ -295,7 +295,7 @@ pub async fn login(
     }
 }
 
-/// Whether a request asks for the daemon's health, which needs no token.
+/// Whether a request is for the daemon's health, which needs no token.
 pub fn is_health(method: &Method, uri: &Uri) -> bool {
     matches!(uri.path(), "/healthz" | "/readyz") && matches!(*method, Method::GET | Method::HEAD)
 }
@@ -304,7 +304,7 @@ fn to_page(query: Option<&str>, cookie: Option<&str>) -> Response {
     // Relative, so that no query can lead to another host.
     let page = query.and_then(|query| HeaderValue::try_from(format!("./?{query}")).ok());
     let page = page.unwrap_or(HeaderValue::from_static("./"));
-    // Without a path, the cookie is for the folder of /login, and the page is in that folder: also below a proxy's /cam/.
+    // Without a path, the cookie applies to the folder of /login, which contains the page, even below a proxy's /cam/.
     let cookie = cookie
         .map(|cookie| [(SET_COOKIE, format!("{COOKIE_NAME}={cookie}; Max-Age={KEPT_S}; HttpOnly; SameSite=Strict"))]);
     (StatusCode::SEE_OTHER, [(LOCATION, page)], cookie, ()).into_response()
@@ -314,7 +314,7 @@ fn digest(bytes: &[u8]) -> [u8; 32] {
     Sha256::digest(bytes).into()
 }
 
-/// Whether `expected` is the digest of `bytes`; takes the same time wherever they differ.
+/// Whether `expected` is the digest of `bytes`; takes the same time regardless of where they differ.
 fn is_digest_of(bytes: &[u8], expected: &[u8; 32]) -> bool {
     digest(bytes).ct_eq(expected).into()
 }
@@ -347,7 +347,7 @@ fn is_same_origin(headers: &HeaderMap) -> bool {
     matches!((asked, host), (Some(asked), Some(host)) if asked.eq_ignore_ascii_case(host))
 }
 
-/// Returns the value of a header that must not be repeated: proxies and browsers may mean another line than visiond.
+/// Returns the value of a header that must not be repeated: a proxy or browser may use a different line than visiond.
 fn only(headers: &HeaderMap, name: HeaderName) -> Option<&HeaderValue> {
     let mut values = headers.get_all(name).into_iter();
     values.next().filter(|_| values.next().is_none())

@@ -1,6 +1,6 @@
 //! HTTP: the live page, the API, streams, metrics and health.
 //!
-//! - [`server`]: the thread that serves everything; [`state`]: what its handlers work with.
+//! - [`server`]: the thread that serves everything; [`state`]: the state that its handlers share.
 //! - [`listen`]: addresses, sockets, connections and their limits.
 //! - [`guard`]: access control and login.
 //! - [`routes`]: the router, and the headers and limits of every answer; [`errors`]: errors as problem+json; [`compress`]: gzip.

@@ -2,8 +2,7 @@
 //!
 //! A client has a limited time to send a request and to read the answer, and a request has a limited size. An idle connection is
 //! closed. TCP and Unix sockets each have `max_connections`, so that clients from the network cannot keep out those of the
-//! machine. A client that connects when all are taken gets an answer that says so, or the health of the daemon if it asks for
-//! that.
+//! machine. A client that connects when all are taken gets an error, or the daemon's health if it requested that.
 
 pub mod connection;
 
@@ -53,13 +52,14 @@ use crate::status::StatusCollector;
 
 /// Time for the head of a request, from the connection or the end of the last answer.
 const HEAD: Duration = Duration::from_secs(15);
-/// How many connections wait to be accepted, as in the standard library.
+/// How many connections may wait to be accepted, the same as in the standard library.
 const BACKLOG: i32 = 128;
 /// The largest head of a request, in bytes.
 const HEAD_BYTES: usize = 32 << 10;
 /// Pause before the next accept after the process ran out of descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(500);
-/// The shortest time between two log lines about that. Each connection that ends lets one in, after which the next error comes.
+/// The shortest time between two log lines about that. Each connection that ends lets one in, and then the next error
+/// follows.
 const ACCEPT_LOG_INTERVAL: Duration = Duration::from_secs(60);
 /// The most files that the daemon itself opens: cameras, files, sinks, libraries.
 const OWN_DESCRIPTORS: u64 = 512;
@@ -78,13 +78,13 @@ pub struct Endpoint {
 
 /// The listeners of a configuration, opened and not served yet.
 pub struct PreparedListeners {
-    /// Each with its socket, unless it is served already.
+    /// Each with its socket, unless it is already served.
     endpoints: Vec<(Endpoint, Option<ListeningSocket>)>,
     /// Why the user's own socket, the default of a daemon started by hand, cannot be opened: a sentence for the log.
     no_user_socket: Option<String>,
     socket_mode: u32,
     max_connections: usize,
-    /// The most pictures per second of a camera.
+    /// The maximum number of pictures per second of a camera.
     pub(crate) max_fps: f64,
     /// The proof that clients must give.
     pub(crate) rules: Rules,
@@ -125,7 +125,7 @@ impl PreparedListeners {
             };
             match socket {
                 Ok(socket) => endpoints.push((endpoint, socket)),
-                // No error: the user did not ask for this socket, and another daemon of theirs may have it.
+                // This is not an error: the user did not configure this socket, and another daemon of theirs may have it.
                 Err(error) => no_user_socket = Some(error),
             }
         }
@@ -180,7 +180,7 @@ fn addresses(config: &HttpConfig) -> Vec<Address> {
     if !config.listen.is_empty() {
         return config.listen.clone();
     }
-    // systemd separates several by colons; ours is the first.
+    // systemd separates several values with colons; ours is the first.
     let folders = env::var_os("RUNTIME_DIRECTORY").unwrap_or_default();
     let folder = folders.to_string_lossy().split(':').next().map(PathBuf::from);
     folder
@@ -192,7 +192,7 @@ fn addresses(config: &HttpConfig) -> Vec<Address> {
 
 /// Returns the path of the socket on which this user's daemon listens by default: `visiond/http.sock` in `$XDG_RUNTIME_DIR`.
 ///
-/// None if that is not a folder of this user, or if other users may write to it.
+/// `None` if that is not a folder of this user, or if other users may write to it.
 pub fn user_socket() -> Option<PathBuf> {
     let folder = PathBuf::from(env::var_os("XDG_RUNTIME_DIR")?);
     let found = fs::metadata(&folder).ok().filter(|_| folder.is_absolute())?;
@@ -217,7 +217,7 @@ fn open_for_user(path: &Path, socket_mode: u32) -> Result<ListeningSocket, Strin
         }
         _ => format!("cannot set up {}: {error}", folder.display()),
     })?;
-    // Without the lock, of two daemons that replace a stale socket at the same time one could remove the other's new socket.
+    // Without the lock, when two daemons replace a stale socket at the same time, one could remove the other's new socket.
     flock(&opened, FlockOperation::NonBlockingLockExclusive).map_err(|error| match error {
         Errno::WOULDBLOCK => format!("another daemon of this user is starting: it has locked {}", folder.display()),
         error => format!("cannot lock {}: {error}", folder.display()),
@@ -243,18 +243,19 @@ fn open(address: &Address, socket_mode: u32) -> Result<ListeningSocket, HttpErro
     }
 }
 
-/// Binds a TCP socket, which does not listen yet and so keeps no other one from the address.
+/// Binds a TCP socket, which does not listen yet and so does not block the address.
 fn bind(address: SocketAddr) -> io::Result<Socket> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
-    // Connections of an earlier run, which wait for their end in the kernel, are no obstacle.
+    // Connections of an earlier run that linger in the kernel do not block the address.
     socket.set_reuse_address(true)?;
     socket.bind(&address.into())?;
     Ok(socket)
 }
 
-/// Returns why [`PreparedListeners::new`] would refuse `config`, each with its address. Listens nowhere and connects to nothing.
+/// Returns the reasons why [`PreparedListeners::new`] would reject `config`, each with its address. Listens nowhere and
+/// connects to nothing.
 ///
-/// The sockets that systemd passes are not looked at.
+/// Sockets that systemd passes are not checked.
 pub fn check(config: &HttpConfig) -> Vec<(Option<Address>, HttpError)> {
     let token = config.token.as_deref().and_then(|token| Secret::read_token(token).err());
     let refused = addresses(config).into_iter().filter_map(|address| {
@@ -293,7 +294,7 @@ struct Connections {
     limit: AtomicU64,
     tcp: Arc<AtomicU64>,
     unix: Arc<AtomicU64>,
-    /// Those for which no connection was left.
+    /// Clients for which no connection was left.
     spare: Arc<AtomicU64>,
 }
 
@@ -370,7 +371,7 @@ impl Acceptors {
                 sleep(Duration::from_millis(5)).await;
             }
         };
-        // The end of the runtime closes the others.
+        // Dropping the runtime closes the others.
         let _ = timeout(grace, all_gone).await;
     }
 }
@@ -385,7 +386,7 @@ async fn accept(
     let mut limit = RateLimit::new(ACCEPT_LOG_INTERVAL);
     loop {
         match listener.accept().await {
-            // The header `Date` cannot show such a time, at which hyper panics.
+            // The header `Date` cannot express such a time, and hyper would panic.
             Ok(_) if SystemTime::now() < SystemTime::UNIX_EPOCH => {
                 if limit.pass(Instant::now()).is_some() {
                     log::error!("http: cannot answer while this machine's clock is before 1970: set the clock");
@@ -403,7 +404,7 @@ async fn accept(
     }
 }
 
-/// Returns the line about an error of accept(2), after which `more` were not logged.
+/// Returns the log line about an error of accept(2); `more` further ones were suppressed.
 fn cannot_accept(error: &io::Error, more: u64) -> String {
     let remedy = match Errno::from_io_error(error) {
         Some(Errno::MFILE) => {
@@ -562,7 +563,7 @@ mod tests {
             getrlimit(Resource::Nofile)
         };
         assert_eq!(limit(1), before, "it has more already");
-        // Twice the connections, over TCP and Unix sockets, and more; at most what the system allows.
+        // Twice the connections, for TCP and Unix sockets, plus a reserve; at most the system's limit.
         let connections = current.min(1 << 20) / 2;
         let needed = 2 * connections + SPARE + OWN_DESCRIPTORS;
         let raised = limit(connections as usize);

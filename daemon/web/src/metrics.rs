@@ -18,7 +18,7 @@ use self::text_format::{COUNTER, Column, GAUGE, HISTOGRAM, MetricsText, flag};
 use crate::state::AppState;
 use crate::status::report::{HttpCounts, StatusReport};
 
-/// The media type of what [`render`] returns.
+/// The media type of the text from [`render`].
 const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// `GET /metrics`
@@ -158,7 +158,7 @@ fn cameras(page: &mut MetricsText, cameras: &[CameraStatus]) {
     }
 }
 
-/// Returns the number with the digits that messages have: the same in binary would have seventeen.
+/// Returns the number with the digits in messages; the exact binary value would have seventeen.
 fn decimal(number: f32) -> f64 {
     number.to_string().parse().unwrap_or(f64::NAN)
 }

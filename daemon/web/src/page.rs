@@ -89,7 +89,7 @@ fn script() -> String {
     script
 }
 
-/// Returns the names that a module exports.
+/// Returns the exported names of a module.
 fn exported(text: &str) -> Vec<&str> {
     let kinds = ["const ", "class ", "function ", "async function "];
     let lines = text.lines().filter_map(|line| line.strip_prefix("export "));

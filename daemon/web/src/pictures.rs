@@ -1,6 +1,6 @@
 //! Pictures of cameras as JPEG and MJPEG, with boxes or without.
 //!
-//! They are made only while a client watches, once for all clients, and at most `http.max_fps` a second.
+//! They are encoded only while a client watches, once for all clients, and at most `http.max_fps` times a second.
 
 use std::convert::Infallible;
 use std::sync::Arc;

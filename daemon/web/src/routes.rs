@@ -24,7 +24,7 @@ use crate::{api, metrics, page, pictures, stream};
 
 /// The largest body of a request, in bytes.
 const BODY_BYTES: usize = 64 << 10;
-/// The same without a token, for the login form.
+/// The same limit for requests without a token, which the login form sends.
 const LOGIN_BYTES: usize = 4 << 10;
 /// Time for the body of a request.
 const BODY_TIME: Duration = Duration::from_secs(10);

@@ -32,7 +32,7 @@ pub const BUCKETS_US: [u64; 18] = [
 pub struct StatusCollector {
     service: Arc<Service>,
     thermals: Option<Thermals>,
-    /// The name at the start, because a new one needs a restart.
+    /// The name at the start, because changing it requires a restart.
     device: String,
     config: PathBuf,
     started_at: jiff::Timestamp,
@@ -88,7 +88,7 @@ impl StatusCollector {
         }
     }
 
-    /// Returns a sentence for each lane that has not had its first frame though one may come. Cheap.
+    /// Returns a sentence for each lane that is still waiting for its first frame and may get one. Cheap.
     pub fn not_ready(&self) -> Vec<String> {
         not_ready(&self.service.snapshot().lanes)
     }
@@ -174,7 +174,7 @@ mod tests {
         };
         let facts = stage_facts(&times(&[10, 20, 30, 900, 12_000_000]), &times(&[5, 7]));
         assert_eq!((facts.count, facts.sum_us, facts.max_us), (5, 12_000_960, 12_000_000));
-        // A percentile is known to 3.2 %.
+        // A percentile is accurate to 3.2 %.
         assert!(facts.p50_us == 30 && (11_600_000..=12_000_000).contains(&facts.p99_us), "{facts:?}");
         assert_eq!((facts.recent_p50_us, facts.recent_p99_us), (5, 7));
         assert_eq!(facts.buckets.len(), BUCKETS_US.len() + 1);
@@ -189,7 +189,7 @@ mod tests {
             camera.enter(phase);
             LaneView { lane: Arc::new(LaneMetrics::new(name.into())), cameras: vec![Arc::new(camera)] }
         };
-        // Where every camera is away, no frame may come.
+        // If every camera is away, no frame can arrive.
         let lanes = [lane("people", Phase::Streaming), lane("cars", Phase::Opening), lane("dogs", Phase::Waiting)];
         assert_eq!(not_ready(&lanes), ["model people: no frame processed yet", "model cars: no frame processed yet"]);
         lanes[0].lane.note_frame();

@@ -30,13 +30,13 @@ use crate::state::AppState;
 use crate::status::StatusCollector;
 use crate::status::report::HttpCounts;
 
-/// The interval of keep-alive events and of pings, which a WebSocket's reader must answer.
+/// The interval of keep-alive events, and of pings, which a WebSocket reader must answer.
 const HEARTBEAT: Duration = Duration::from_secs(15);
 /// The largest message from a WebSocket's reader; nothing it sends is used.
 const INCOMING_BYTES: usize = 4 << 10;
 /// The size of a WebSocket's write buffer.
 const OUTGOING_BYTES: usize = 16 << 10;
-/// Time for a WebSocket's reader to take the reason why it is closed.
+/// Time for a WebSocket reader to accept the reason for closing.
 const CLOSE_TIME: Duration = Duration::from_secs(1);
 /// The most messages that are sent before the reader's messages are read again.
 const BATCH: usize = 64;
@@ -121,7 +121,7 @@ fn server_sent_events(state: &AppState, filter: Filter, mut admission: Admission
     let events = events.flat_map(|delivered| stream::iter(events_of(&delivered)));
     let mut answer =
         Sse::new(events.map(Ok::<_, Infallible>)).keep_alive(KeepAlive::new().interval(HEARTBEAT)).into_response();
-    // Otherwise proxies hold events back: nginx until its buffer is full, one that compresses until it has enough to compress.
+    // Otherwise proxies hold events back: nginx until its buffer is full, a compressing one until it has enough to compress.
     answer.headers_mut().insert("x-accel-buffering", HeaderValue::from_static("no"));
     answer.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store, no-transform"));
     answer
@@ -166,7 +166,7 @@ async fn talk(socket: &mut WebSocket, mut subscription: Subscription, reader: &C
     }
 }
 
-/// Closes the socket, with the reason if the reader takes it soon.
+/// Closes the socket, with the reason if the reader accepts it soon.
 async fn close(mut socket: WebSocket, why: Ended) {
     let (code, reason) = match why {
         Ended::Revoked => (close_code::POLICY, "the rules of access changed: connect again"),
@@ -176,7 +176,7 @@ async fn close(mut socket: WebSocket, why: Ended) {
     let _ = timeout(CLOSE_TIME, socket.send(Message::Close(Some(frame)))).await;
 }
 
-/// Sends a message and those that wait behind it, with one flush.
+/// Sends a message and those queued after it, with one flush.
 async fn send(
     socket: &mut WebSocket,
     subscription: &mut Subscription,
@@ -201,7 +201,7 @@ fn lost_text(lost: u64) -> String {
 fn text(delivered: &Delivered) -> Utf8Bytes {
     let line = delivered.message.line();
     let line = line.slice(..line.len().saturating_sub(1));
-    // JSON is UTF-8, and without its line end still is.
+    // JSON is UTF-8, even without its line end.
     Utf8Bytes::try_from(line).unwrap_or_default()
 }
 

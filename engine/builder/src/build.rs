@@ -40,7 +40,7 @@ pub struct Built {
     pub rewritten: Option<Rewritten>,
     /// The ranges of the inputs' shapes, by profile; empty if all are fixed.
     pub profiles: Vec<ShapeProfile>,
-    /// Fixed shapes that the file leaves open or has otherwise.
+    /// Fixed shapes that the file leaves open or declares differently.
     pub fixed_shapes: BTreeMap<String, Vec<usize>>,
     /// The compute capabilities that it was built for; empty if TensorRT has no such choice or it runs on any.
     pub compute_capabilities: Vec<u32>,
@@ -86,7 +86,7 @@ pub fn build(onnx: &Path, mut options: BuildOptions, monitor: &Arc<Monitor>) -> 
     let capabilities = refusals::capabilities(abi.layout, &options, device.as_deref());
     let job = BuildJob { library, device: device.as_ref(), typing, monitor, onnx, resized };
     let plan = job.run(bytes, &file, &mut options, &profiles, &capabilities);
-    // TensorRT does not say so.
+    // TensorRT does not report this itself.
     let lost = || device.as_ref().and_then(|device| device.lost());
     let plan = plan.map_err(|error| lost().map_or(error, BuildError::from))?;
     Ok(Built {
@@ -111,7 +111,7 @@ fn is_resized(file: &OnnxFile, shapes: &BTreeMap<String, Vec<usize>>) -> bool {
     })
 }
 
-/// The constants of TensorRT's part of a build.
+/// The parameters of TensorRT's part of a build.
 struct BuildJob<'a> {
     library: &'static Library,
     device: Option<&'a Arc<Device>>,
@@ -184,9 +184,9 @@ impl BuildJob<'_> {
             return Err(BuildError::Cancelled);
         }
         self.monitor.say("building the engine");
-        // SAFETY: all three live; the result is ours.
+        // SAFETY: all three are alive; we own the result.
         let raw = unsafe { call!(builder.get(), Builder::BUILD(network.get().as_ptr(), config.get().as_ptr())) }?;
-        // SAFETY: `raw` is what the method gave.
+        // SAFETY: `raw` is the method's result.
         let plan = unsafe { host_bytes(raw, abi) }?;
         if let Some(error) = calibrator.as_ref().and_then(|calibrator| calibrator.take_failure()) {
             return Err(BuildError::Calibration(error));
@@ -208,7 +208,7 @@ impl BuildJob<'_> {
         profiles: &[ShapeProfile],
     ) -> Result<Option<Box<Calibrator>>, BuildError> {
         let (Some(calibration), Some(device)) = (options.calibration.take(), self.device) else { return Ok(None) };
-        // Several pictures per run only affect the speed; TensorRT calibrates with the `opt` shape.
+        // Several images per run only affect the speed; TensorRT calibrates with the `opt` shape.
         let batch = file.inputs.first().and_then(|input| {
             let ranged =
                 profiles.first().and_then(|profile| profile.get(&input.name)).and_then(|range| range.opt.first());

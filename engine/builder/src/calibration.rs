@@ -1,4 +1,4 @@
-//! INT8 calibration: its options, its source of pictures, and their way to the GPU.
+//! INT8 calibration: its options, its source of images, and copying them to the GPU.
 
 use std::ffi::c_void;
 use std::fmt;
@@ -53,28 +53,28 @@ impl FromStr for Algorithm {
     }
 }
 
-/// A sequence of pictures as tensors.
+/// A sequence of images as tensors.
 pub trait CalibrationFeed: Send {
     /// Returns the number of tensors.
     fn count(&self) -> usize;
 
-    /// Returns the next tensor for the model's input: FP32, in the shape that the engine is built for, for one picture or a
+    /// Returns the next tensor for the model's input: FP32, in the shape that the engine is built for, for one image or a
     /// batch. `None` after the last.
     fn next(&mut self) -> Result<Option<Vec<u8>>, CalibrationError>;
 }
 
-/// Why calibration ended before its last picture.
+/// Why calibration ended before its last image.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CalibrationError {
-    /// A picture cannot be read or preprocessed.
+    /// An image cannot be read or preprocessed.
     #[error("{0}")]
     Picture(String),
     /// The build was cancelled.
     #[error("the build was cancelled")]
     Cancelled,
     /// The model has several inputs.
-    #[error("TensorRT asks for {0} inputs, and pictures fill one: quantise the model while it is exported")]
+    #[error("TensorRT asks for {0} inputs, but images fill only one: quantise the model during export")]
     Inputs(usize),
     /// The GPU failed.
     #[error(transparent)]
@@ -88,7 +88,7 @@ pub enum CalibrationError {
 pub struct CalibrationOptions {
     /// How the ranges are derived.
     pub algorithm: Algorithm,
-    /// The pictures.
+    /// The images.
     pub feed: Box<dyn CalibrationFeed>,
     /// The file that stores the ranges for the next build.
     pub cache: Option<PathBuf>,
@@ -100,9 +100,9 @@ impl fmt::Debug for CalibrationOptions {
     }
 }
 
-/// Batches of pictures in the GPU's memory.
+/// Batches of images in the GPU's memory.
 pub(super) trait Batches: Send {
-    /// Returns the number of pictures per batch.
+    /// Returns the number of images per batch.
     fn size(&self) -> i32;
 
     /// Returns the addresses of the next batch's tensors, for inputs of these names; `None` after the last.
@@ -139,7 +139,7 @@ impl Upload {
             None => DeviceBuffer::new(&device, bytes.len())?,
         };
         let buffer = self.buffer.insert(buffer);
-        // SAFETY: the buffer holds that many bytes; both outlive the copy, which is waited for.
+        // SAFETY: the buffer holds that many bytes; both outlive the copy, which this waits for.
         unsafe { self.stream.copy_to_device(bytes, buffer.address()) }?;
         self.stream.synchronize()?;
         Ok(buffer.address().as_ptr())
@@ -168,7 +168,7 @@ impl Batches for Upload {
 
 #[cfg(test)]
 impl CalibrationOptions {
-    /// Returns options without pictures.
+    /// Returns options without images.
     pub(super) fn untested() -> Self {
         struct Nothing;
         impl CalibrationFeed for Nothing {

@@ -1,4 +1,4 @@
-//! An `IInt8Calibrator`: supplies pictures, and stores the ranges that TensorRT finds in a file.
+//! An `IInt8Calibrator`: supplies images, and stores the ranges that TensorRT finds in a file.
 //!
 //! For TensorRT 8 and 10; later versions take the ranges only from the model.
 
@@ -128,7 +128,7 @@ static VERSIONED_LEGACY: VTable<13> = vtable![
 /// # Safety
 /// `this` is what `Calibrator::as_ptr` returned, for a living calibrator.
 unsafe fn calibrator<'a>(this: *const c_void) -> &'a Calibrator {
-    // SAFETY: the caller's promise; calibrators are shared, and changed only under their lock.
+    // SAFETY: guaranteed by the caller; calibrators are shared, and changed only under their lock.
     unsafe { &*this.cast::<Calibrator>() }
 }
 

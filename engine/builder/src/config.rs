@@ -37,7 +37,7 @@ pub(super) fn check_accelerator(builder: Object<Builder>, options: &BuildOptions
     Err(BuildError::Unavailable { version: builder.abi().version, option: "--dla", reason })
 }
 
-/// Applies all settings. `refused` makes the error of what TensorRT "cannot" do.
+/// Applies all settings. `refused` creates the error for something that TensorRT "cannot" do.
 pub(super) fn apply(
     builder: Object<Builder>,
     config: Object<Config>,
@@ -46,7 +46,7 @@ pub(super) fn apply(
 ) -> Result<(), BuildError> {
     let options = settings.options;
     let layout = config.abi().layout;
-    // Flags that the version lacks were refused before.
+    // Flags that the version lacks were rejected earlier.
     for number in flags(settings).filter_map(|flag| flag.number(layout)) {
         // SAFETY: the configuration lives; the flag is one of this layout.
         unsafe { call!(config, Config::SET_FLAG(number)) }?;
@@ -69,11 +69,11 @@ pub(super) fn apply(
         unsafe { call!(config, Config::SET_OPTIMIZATION_LEVEL(i32::try_from(level).unwrap_or(5))) }?;
     }
     if options.hardware_compatibility != HardwareCompatibility::None {
-        // SAFETY: the configuration lives; the level is one that the version has (`refusals`).
+        // SAFETY: the configuration is alive; the version supports the level (`refusals`).
         unsafe { call!(config, Config::SET_HARDWARE_COMPATIBILITY(options.hardware_compatibility as i32)) }?;
     }
     if let Some(core) = options.dla_core {
-        // SAFETY: the configuration lives; the core is there (`check_accelerator`).
+        // SAFETY: the configuration is alive; the core exists (`check_accelerator`).
         unsafe {
             call!(config, Config::SET_DEFAULT_DEVICE_TYPE(DLA))?;
             call!(config, Config::SET_DLA_CORE(i32::try_from(core).unwrap_or(0)))?;
@@ -109,7 +109,7 @@ fn compute_capabilities(
         return Ok(());
     }
     let number = |n: usize| i32::try_from(n).unwrap_or(i32::MAX);
-    // SAFETY: the configuration is alive; that many are set right after.
+    // SAFETY: the configuration is alive; that many are set right afterwards.
     let taken = unsafe { call!(config, Config::SET_COMPUTE_CAPABILITIES(number(capabilities.len()))) }?;
     if !taken {
         return Err(refused(&format!("take {} compute capabilities", capabilities.len())));

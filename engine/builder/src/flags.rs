@@ -30,7 +30,7 @@ impl BuilderFlag {
     }
 }
 
-/// Who decides in which type a layer computes.
+/// Decides the type in which a layer computes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Typing {
     /// The model decides.
@@ -48,7 +48,7 @@ impl Typing {
             // kSTRONGLY_TYPED
             (Layout::V10, Self::Strong) => 1 << 1,
             (Layout::V10, Self::Weak) => 0,
-            // Always strongly typed; the flag, bit 0 now, is ignored.
+            // Always strongly typed; the flag, now bit 0, is ignored.
             (Layout::V11 | Layout::Rtx, _) => 0,
         }
     }

@@ -12,7 +12,7 @@ use visiond_engine::engine::{Dim, TensorInfo, dims_text};
 /// profile. One of the two is empty.
 pub(super) type InputShapes = (BTreeMap<String, Vec<usize>>, Vec<ShapeProfile>);
 
-/// Decides the shapes from what was asked for and what the file declares.
+/// Decides the shapes from the options and the file's declarations.
 pub(super) fn plan(path: &Path, inputs: &[TensorInfo], profiles: &[ShapeProfile]) -> Result<InputShapes, BuildError> {
     for name in profiles.iter().flat_map(BTreeMap::keys) {
         if !inputs.iter().any(|input| input.name == *name) {
@@ -60,7 +60,7 @@ fn wrong(path: &Path, input: &TensorInfo, reason: String) -> BuildError {
     BuildError::Shape { path, input: input.name.clone(), declared, reason }
 }
 
-/// Returns the input's shape for one picture, if only the batch is open.
+/// Returns the input's shape for one image, if only the batch is open.
 fn of_one(path: &Path, input: &TensorInfo) -> Result<Vec<usize>, BuildError> {
     let dims = input.shape.as_deref().unwrap_or_default();
     match dims {

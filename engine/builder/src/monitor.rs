@@ -95,7 +95,7 @@ unsafe extern "C" fn interface_info(_this: *const c_void) -> InterfaceInfo {
 /// # Safety
 /// `this` is what `Callback::as_ptr` returned, for a living callback.
 unsafe fn monitor<'a>(this: *mut c_void) -> &'a Monitor {
-    // SAFETY: the caller's promise; the callback is shared and never changed.
+    // SAFETY: guaranteed by the caller; the callback is shared and never changed.
     unsafe { &(*this.cast::<Callback>()).monitor }
 }
 

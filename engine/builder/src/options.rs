@@ -21,7 +21,7 @@ pub struct BuildOptions {
     pub half: Option<Half>,
     /// Rules for layers that differ.
     pub rules: Vec<Rule>,
-    /// Whether FP32 inputs and outputs become half precision too.
+    /// Whether FP32 inputs and outputs also become half precision.
     pub half_io: bool,
     /// Whether 32-bit products may round their factors to 10 bits (TF32). It is faster from Ampere on, and off by default
     /// because it moves scores by some hundredths.

@@ -34,11 +34,11 @@ pub(super) unsafe fn parse(
     if taken {
         return Ok(());
     }
-    // SAFETY: the parser lives; the method takes nothing.
+    // SAFETY: the parser is alive; the method takes no arguments.
     let count = unsafe { call!(parser, Parser::ERRORS()) }?;
     let faults =
         (0..count.clamp(0, MOST_FAULTS)).map(|index| fault(parser, index, bytes)).collect::<Result<Vec<_>, _>>()?;
-    // The plugin registry names what it did not find; the parser does not.
+    // The plugin registry names the missing plugin; the parser does not.
     let reported = recorder.take();
     let messages = faults.iter().chain(reported.iter().map(|reported| &reported.text));
     let plugin = library.missing_plugin(messages.map(String::as_str));

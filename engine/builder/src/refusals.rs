@@ -1,4 +1,4 @@
-//! Refuses options that are not possible before the long build, and decides who chooses the types.
+//! Rejects impossible options before the long build, and decides who chooses the types.
 
 use visiond_kernels::cuda::Device;
 
@@ -48,7 +48,7 @@ pub(super) fn check(abi: Abi, file: &OnnxFile, options: &BuildOptions) -> Result
     let lacks_same_sm = is_old || abi.layout == Layout::V10 && abi.version.minor < 9;
     let capabilities = &options.compute_capabilities;
     let unknown = capabilities.iter().find(|capability| !RTX_CAPABILITIES.contains(&capability.0));
-    // When to refuse, which option, why and what to do instead; the first that holds.
+    // When to refuse, which option, why and what to do instead; the first match counts.
     let refusals: [(bool, &'static str, &str); 19] = [
         (is_old && half == Some(Half::Bf16), "--bf16", "BF16 came with TensorRT 10: use --fp16"),
         (is_weak && !options.rules.is_empty(), "--precision", &format!("{chooser}; leave --precision out")),
@@ -289,7 +289,7 @@ mod tests {
             let said = no_accelerator(Version::decode(number));
             assert!(said.contains(expected) && said.ends_with("leave --dla out"), "{number}: {said}");
         }
-        // From 11 on the model says its types on a DLA as well.
+        // From version 11 on, the model also states its types on a DLA.
         let dla = BuildOptions { dla_core: Some(0), gpu_fallback: true, half: Some(Half::F16), ..Default::default() };
         assert_eq!(check(abi(110_401), &file(&["Conv"]), &dla).unwrap(), Typing::Strong);
     }

@@ -1,6 +1,6 @@
 //! Stores measured kernel times between builds, so that the second build of a model takes a fraction of the first.
 //!
-//! There is one file per TensorRT version and kind of GPU. Times that another build has added meanwhile are kept too.
+//! There is one file per TensorRT version and kind of GPU. Times that another build has added meanwhile are also kept.
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind};
@@ -60,8 +60,8 @@ impl LoadedTimingCache {
                 empty
             }
         };
-        // SAFETY: both are alive; the cache outlives the configuration's use of it (`LoadedTimingCache`). Times of another GPU
-        // are refused.
+        // SAFETY: both are alive; the cache outlives the configuration's use of it (`LoadedTimingCache`). Times of another
+        // GPU are rejected.
         let taken = unsafe { call!(config, Config::SET_TIMING_CACHE(cache.get().as_ptr(), false)) }?;
         if !taken {
             log::warn!("ignoring the timing cache {}: it is from another GPU", path.display());
@@ -76,7 +76,7 @@ impl LoadedTimingCache {
         let Some(_lock) = lock(&self.path) else { return Ok(()) };
         let cache = self.cache.get();
         if let Some(theirs) = make(config, &read(&self.path))? {
-            // SAFETY: both are alive and of one library.
+            // SAFETY: both are alive and from the same library.
             let merged = unsafe { call!(cache, TimingCache::COMBINE(theirs.get().as_ptr(), false)) }?;
             if !merged {
                 log::debug!("replacing {}: it has times of another GPU", self.path.display());
@@ -162,11 +162,11 @@ mod tests {
         assert_eq!(path, Path::new("/c/10.3.0-sm87-orin--nvgpu-.timing"));
     }
 
-    /// TensorRT for RTX has the same objects and needs no GPU for them, though its builder times nothing.
+    /// TensorRT for RTX has the same objects and needs no GPU for them, although its builder measures no times.
     #[test]
     fn a_cache_is_made_kept_and_merged_with_what_is_there() {
         let Some(libraries) = std::env::var_os("VISIOND_TEST_TENSORRT") else {
-            // Written, not printed, so that the test runner passes it on and `tests/steps.py` counts it.
+            // Written directly, not printed, so that the test runner passes it on and `tests/steps.py` counts it.
             let thread = std::thread::current();
             let test = thread.name().unwrap_or("a test");
             let _ = writeln!(std::io::stderr(), "skipped: {test}: VISIOND_TEST_TENSORRT names no folder of libraries");

@@ -14,7 +14,7 @@ use super::tensor_info::TensorInfo;
 
 /// A model that a backend has loaded.
 pub(crate) trait Program: Send + Sync {
-    /// Makes a new context of the model.
+    /// Creates a new context of the model.
     fn context(&self) -> Result<Box<dyn ProgramContext>, EngineError>;
 }
 
@@ -83,7 +83,7 @@ impl InputTensor {
     pub(crate) fn set_batch(&mut self, frames: usize) {
         if let Some((batch, rest)) = self.shape.split_first_mut() {
             let len_bytes = rest.iter().product::<usize>() * self.dtype.size_bytes() * frames;
-            // The buffer was made for the shape that was set; a batch never grows beyond that.
+            // The buffer was allocated for the shape that was set; a batch never exceeds it.
             debug_assert!(len_bytes <= self.buffer.len(), "a batch grows no further than its buffer");
             if len_bytes <= self.buffer.len() {
                 *batch = frames;

@@ -30,7 +30,7 @@ pub struct CardProblem {
 }
 
 impl CardProblem {
-    /// Makes the error at `span` (in bytes) of `source`.
+    /// Creates the error at `span` (in bytes) of `source`.
     pub(super) fn new(path: &Path, source: &str, span: Range<usize>, message: String) -> Self {
         let start = (0..=span.start.min(source.len())).rev().find(|&i| source.is_char_boundary(i)).unwrap_or(0);
         let before = &source[..start];
@@ -136,7 +136,7 @@ pub enum CardError {
         /// The model's exporter, as a sentence with a space after it, or empty.
         about: String,
     },
-    /// There is no card, and no head fits that a card could name.
+    /// There is no card, and no head fits the outputs.
     #[error("{model} has no model card, and no head of visiond reads its outputs {outputs}: {remedy}")]
     NoHead {
         /// The model.

@@ -67,7 +67,7 @@ fn darknet(head: &mut CardSection<'_>) -> DarknetSpec {
     let scale_x_y = positives(head, "scale_x_y", "a number for each grid, as in [1.2, 1.1, 1.05]").unwrap_or_default();
     let activation = head.choice("activation", &ACTIVATIONS).unwrap_or(Activation::Sigmoid);
     if activation == Activation::None {
-        head.wrong_at("activation", "the numbers of Darknet's layers are no scores: write \"sigmoid\" or \"softmax\"");
+        head.wrong_at("activation", "the numbers of Darknet's layers are not scores: write \"sigmoid\" or \"softmax\"");
     }
     let anchors = anchors.unwrap_or_default().as_chunks::<2>().0.to_vec();
     let style = head.choice("style", &GRID_STYLES).unwrap_or_default();
@@ -93,7 +93,7 @@ fn boxes(head: &mut CardSection<'_>) -> BoxesSpec {
 /// The most attributes of a model.
 const MAX_ATTRIBUTES: usize = 256;
 
-/// Reads the attributes of the family of that name.
+/// Reads the attributes of the family `attributes`.
 fn attributes(head: &mut CardSection<'_>) -> Vec<AttributeSpec> {
     const TITLE: &str = "[[head.attribute]]";
     let sections = head.sections("attribute", TITLE);

@@ -18,7 +18,7 @@ pub(crate) struct SettledKeypoints {
     pub(crate) skeleton: Vec<[u32; 2]>,
 }
 
-/// The most points of a detection, as of `head.keypoints`.
+/// The most points of a detection, the same as for `head.keypoints`.
 pub(super) const MAX_POINTS: u32 = 1000;
 
 /// The most lines of a skeleton: a mesh of [`MAX_POINTS`] points has three times as many edges at most.
@@ -45,7 +45,7 @@ const COCO_NAMES: [&str; 17] = [
     "right_ankle",
 ];
 
-/// COCO's lines: `categories[0].skeleton` of the same file, which counts from 1, less 1.
+/// COCO's lines: `categories[0].skeleton` of the same file, converted to count from 0.
 const COCO_SKELETON: [[u32; 2]; 19] = [
     [15, 13],
     [13, 11],
@@ -69,15 +69,16 @@ const COCO_SKELETON: [[u32; 2]; 19] = [
 ];
 
 /// The landmarks of faces in RetinaFace's annotations of WIDER FACE, with which CenterFace, YOLO-face, SCRFD and YuNet are
-/// trained. The first is the eye on the left of a picture, the person's right one: OpenCV's documentation of `FaceDetectorYN`
-/// names them so.
+/// trained. The first is the eye on the left of the image, the person's right one, as in OpenCV's documentation of
+/// `FaceDetectorYN`.
 const FACE_NAMES: [&str; 5] = ["right_eye", "left_eye", "nose", "right_mouth", "left_mouth"];
 
 /// The key points of MediaPipe's faces: `FaceKeyPoint` in `face_detection.py`.
 const BLAZEFACE_NAMES: [&str; 6] = ["right_eye", "left_eye", "nose", "mouth", "right_ear", "left_ear"];
 
 impl KeypointCard {
-    /// Creates it from the names in a model's own metadata. Numbers do not count as names: Ultralytics writes them as placeholders.
+    /// Creates the keypoints from the names in a model's own metadata. Numbers do not count as names: Ultralytics writes them
+    /// as placeholders.
     pub(crate) fn with_names(names: Vec<String>) -> Self {
         let numbered = names.iter().enumerate().all(|(index, name)| *name == index.to_string());
         Self { names: (!numbered).then_some(names), skeleton: None }
@@ -88,8 +89,8 @@ impl KeypointCard {
         Self { names: Some(COCO_NAMES.map(str::to_owned).into()), skeleton: None }
     }
 
-    /// Returns names and lines for a head whose detections have `count` points, which may be unknown: the card's, otherwise the
-    /// usual ones.
+    /// Returns names and lines for a head whose detections have `count` points, if known: the card's, otherwise the usual
+    /// ones.
     ///
     /// # Errors
     /// The key that contradicts `count`, and why.

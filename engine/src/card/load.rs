@@ -59,7 +59,7 @@ impl Card {
         parse(text, origin).map(|(card, given)| card.for_inputs(given, inputs))
     }
 
-    /// Gives bytes to a model that takes them, unless the card says otherwise.
+    /// Feeds bytes to a model that takes bytes, unless the card says otherwise.
     fn for_inputs(self, given: Given, inputs: &[TensorInfo]) -> Self {
         let mut card = self;
         let is_picture = |input: &&TensorInfo| match &card.input.name {
@@ -131,7 +131,7 @@ fn general_remedy(outputs: &[TensorInfo]) -> &'static str {
     }
 }
 
-/// Returns a clause as the beginning of a sentence.
+/// Returns a clause with a capital first letter.
 fn capitalised(clause: &str) -> String {
     let mut chars = clause.chars();
     chars.next().map_or_else(String::new, |first| first.to_uppercase().chain(chars).collect())
@@ -239,8 +239,7 @@ fn read_input(mut section: CardSection<'_>, input: &mut InputCard, oriented: boo
         None => section.number("scale", -ANY, ANY),
     };
     if scale.is_some_and(|scale| scale as f32 == 0.0) {
-        section
-            .wrong_at("scale", "`scale` multiplies, so 0 makes every picture black: use 1 to leave values unchanged");
+        section.wrong_at("scale", "`scale` multiplies, so 0 makes every image black: use 1 to leave values unchanged");
     }
     set(&mut input.scale, scale.map(|n| n as f32));
     let (mean, std) = (channels(&mut section, "mean"), channels(&mut section, "std"));
@@ -466,7 +465,7 @@ fn read_classes(source: &CardSource<'_>, mut section: CardSection<'_>) -> Vec<St
     classes
 }
 
-/// Reads `[keypoints]`. What needs the number of points is checked in [`KeypointCard::settle`].
+/// Reads `[keypoints]`. [`KeypointCard::settle`] checks everything that depends on the number of points.
 fn read_keypoints(mut section: CardSection<'_>) -> KeypointCard {
     let names = section.texts("names", "a list of texts");
     if let Some(index) = names.iter().flatten().position(|name| is_too_long(name)) {

@@ -1,6 +1,6 @@
 //! Numbers of a NumPy file (`.npy`), which fill an input: the embeddings of prompts, for example.
 //!
-//! Reads f32 and f16 in little-endian and C order, whatever the shape. Source: numpy's `lib/format.py`.
+//! Reads f32 and f16 in little-endian and C order, of any shape. Source: numpy's `lib/format.py`.
 
 use std::path::{Component, Path};
 use std::sync::Arc;
@@ -85,7 +85,7 @@ fn after<'t>(header: &'t str, key: &str) -> Option<&'t str> {
     Some(rest.trim_start())
 }
 
-/// Returns the text between the quotation marks with which `text` begins.
+/// Returns the quoted text at the start of `text`.
 fn quoted(text: &str) -> Option<&str> {
     text.strip_prefix('\'')?.split_once('\'').map(|(inside, _)| inside)
 }
@@ -106,7 +106,7 @@ mod tests {
 
     use super::*;
 
-    /// A file as numpy.save writes it.
+    /// A file in the format of numpy.save.
     fn file(descr: &str, fortran: &str, shape: &str, data: &[u8]) -> Vec<u8> {
         let header = format!("{{'descr': '{descr}', 'fortran_order': {fortran}, 'shape': {shape}, }}");
         let header = format!("{header:117}\n");

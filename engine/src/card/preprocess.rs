@@ -1,4 +1,4 @@
-//! How each training framework prepares a model's input, by name: the values of `preprocess` in a card's `[input]`.
+//! The ways in which training frameworks prepare a model's input, by name: the values of `preprocess` in a card's `[input]`.
 //!
 //! docs/models.md has the sources and versions. A preprocess covers the framework's own code between a decoded image and the
 //! model, and the mapping of the boxes back.
@@ -8,10 +8,10 @@ use visiond_kernels::preprocess::{ChannelOrder, Sampling};
 
 use super::InputCard;
 
-/// The mean and the standard deviation of ImageNet's pictures, 0 to 1, in the order of red, green and blue.
+/// The mean and the standard deviation of ImageNet's images, 0 to 1, in the order of red, green and blue.
 const IMAGENET: ([f32; 3], [f32; 3]) = ([0.485, 0.456, 0.406], [0.229, 0.224, 0.225]);
 
-/// The same as 0 to 255, in the order of blue, green and red, as OpenMMLab has them.
+/// The same from 0 to 255, in the order of blue, green and red, as in OpenMMLab.
 const IMAGENET_BGR: ([f32; 3], [f32; 3]) = ([103.53, 116.28, 123.675], [57.375, 57.12, 58.395]);
 
 /// The same in the order of red, green and blue.
@@ -95,7 +95,7 @@ impl Way {
     pub(crate) const CENTERNET: Self = Self { scale: BYTE, sampling: Sampling::OpencvWarpAffine, ..Self::NANODET }
         .normalised(([0.408, 0.447, 0.47], [0.289, 0.274, 0.278]));
 
-    /// TTFNet, OpenMMLab's of 2019: resized without keeping the aspect ratio.
+    /// TTFNet, with OpenMMLab's transforms of 2019: resized without keeping the aspect ratio.
     pub(crate) const TTFNET: Self = Self { scale: 1.0, ..Self::STRETCH }.normalised(IMAGENET_RGB_BYTES);
 
     /// CenterFace.
@@ -136,8 +136,8 @@ impl Way {
     pub(crate) const MEDIAPIPE: Self =
         Self { order: ChannelOrder::Rgb, scale: 1.0 / 127.5, ..Self::NANODET }.normalised(([1.0; 3], [1.0; 3]));
 
-    /// MoveNet: the frame padded to a square with black, then resized by OpenCV, bytes as they are. Source: tensorflow/examples
-    /// `pose_estimation/raspberry_pi/ml/movenet.py`, `init_crop_region`, `_crop_and_resize`.
+    /// MoveNet: the frame is padded to a square with black, then resized by OpenCV; bytes stay as they are. Source:
+    /// tensorflow/examples `pose_estimation/raspberry_pi/ml/movenet.py`, `init_crop_region`, `_crop_and_resize`.
     pub(crate) const MOVENET: Self = Self {
         placement: Placement { pad_first: true, ..Placement::new(Fit::Letterbox) },
         pad: 0.0,
@@ -145,7 +145,7 @@ impl Way {
         ..Self::ULTRALYTICS
     };
 
-    /// mmpose's top-down models on the whole frame: its aspect ratio kept, black around it. Source: open-mmlab/mmpose
+    /// mmpose's top-down models on the whole frame: the aspect ratio is kept, with black around it. Source: open-mmlab/mmpose
     /// `datasets/transforms/topdown_transforms.py`, `TopdownAffine`, without the margin of a detector's box.
     pub(crate) const MMPOSE: Self =
         Self { order: ChannelOrder::Rgb, scale: 1.0, ..Self::CENTERNET }.normalised(IMAGENET_RGB_BYTES);
@@ -154,10 +154,10 @@ impl Way {
     const TENSORFLOW: Self =
         Self { scale: 1.0 / 127.5, ..Self::STRETCH.sampled(Sampling::Exact) }.normalised(([1.0; 3], [1.0; 3]));
 
-    /// `resize_bilinear` of TensorFlow 1, which its detection API has.
+    /// `resize_bilinear` of TensorFlow 1, which its detection API uses.
     const TENSORFLOW_LEGACY: Self = Self::TENSORFLOW.sampled(Sampling::TensorflowLegacy);
 
-    /// Caffe's classifiers, and Keras' of that kind.
+    /// Caffe's classifiers, and Keras classifiers trained the same way.
     const CAFFE: Self =
         Self { order: ChannelOrder::Bgr, scale: 1.0, ..Self::STRETCH.fit(Fit::ResizeCrop(Resize::Stretch(256, 256))) }
             .normalised(([103.939, 116.779, 123.68], [1.0; 3]));
@@ -165,8 +165,8 @@ impl Way {
     /// PaddleDetection.
     pub(crate) const PADDLE: Self = Self::STRETCH.sampled(Sampling::OpencvCubic).normalised(IMAGENET);
 
-    /// PaddleOCR's text detection, which normalises blue by the mean of red: the picture is BGR, the numbers are RGB's. Its own
-    /// code resizes to the picture's aspect ratio; a fixed input pads on the right and at the bottom.
+    /// PaddleOCR's text detection, which normalises blue with the mean of red: the image is BGR, but the numbers are for RGB.
+    /// Its own code resizes to the image's aspect ratio; a fixed input pads on the right and at the bottom.
     pub(crate) const PADDLE_OCR: Self = Self {
         placement: Placement::new(Fit::LetterboxTopLeft),
         pad: 0.0,
@@ -257,7 +257,7 @@ impl Way {
         Self { mean, std, ..self }
     }
 
-    /// Returns an input that is prepared like this; its name, size and layout are the model's.
+    /// Returns an input with this preprocess; its name, size and layout come from the model.
     pub(crate) fn input(self) -> InputCard {
         let Self { placement, sampling, pad, order, scale, mean, std } = self;
         InputCard { name: None, size: None, layout: None, placement, sampling, pad, order, scale, mean, std }

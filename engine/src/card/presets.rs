@@ -27,7 +27,7 @@ const COCO80: &str = "person, bicycle, car, motorcycle, airplane, bus, train, tr
 const VOC20: &str = "aeroplane, bicycle, bird, boat, bottle, bus, car, cat, chair, cow, diningtable, dog, horse, \
     motorbike, person, pottedplant, sheep, sofa, train, tvmonitor";
 
-/// The annotation numbers of COCO without a class; 0 and these are named "N/A", as in torchvision.
+/// COCO's annotation numbers without a class; 0 and these are named "N/A", as in torchvision.
 const COCO_GAPS: [usize; 11] = [0, 12, 26, 29, 30, 45, 66, 68, 69, 71, 83];
 
 /// Returns COCO's classes by annotation number, 0 to 90.

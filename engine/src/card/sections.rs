@@ -25,7 +25,7 @@ impl<'a> CardSource<'a> {
     /// Adds a problem at `span`, unless there are [`MAX_PROBLEMS`].
     pub(super) fn wrong(&self, span: Range<usize>, message: impl Into<String>) {
         let mut problems = self.problems.borrow_mut();
-        // Each counts the lines before it.
+        // Locating each problem counts the lines before it.
         if problems.len() < MAX_PROBLEMS {
             problems.push(CardProblem::new(self.path, self.text, span, message.into()));
         }

@@ -21,12 +21,12 @@ use crate::detector::Detection;
 /// Boxes that overlap less show different objects.
 const MATCH_IOU: f64 = 0.5;
 
-/// The worst value, and the picture where it occurs.
+/// The worst value, and the image where it occurs.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Worst {
-    /// Of an IoU the lowest, of a difference the largest.
+    /// The lowest for an IoU, the largest for a difference.
     pub value: f64,
-    /// The index of the picture.
+    /// The index of the image.
     pub picture: usize,
 }
 
@@ -49,7 +49,7 @@ pub struct ClassAgreement {
     pub missing: u64,
     /// Objects that only the second detects.
     pub extra: u64,
-    /// The first picture with a missing or extra object.
+    /// The first image with a missing or extra object.
     pub unmatched_picture: Option<usize>,
     /// The smallest IoU of a matched pair; `None` without boxes.
     pub min_iou: Option<Worst>,
@@ -57,7 +57,7 @@ pub struct ClassAgreement {
     pub min_mask_iou: Option<Worst>,
     /// The largest difference of a matched pair's scores.
     pub max_score_difference: Option<Worst>,
-    /// The largest distance between the keypoints of a matched pair, in pixels of the picture; `None` without keypoints.
+    /// The largest distance between the keypoints of a matched pair, in pixels of the image; `None` without keypoints.
     pub max_keypoint_distance: Option<Worst>,
     /// The smallest OKS of a matched pair; `None` without keypoints or boxes.
     pub min_oks: Option<Worst>,
@@ -134,8 +134,8 @@ pub struct MatchLimits {
     pub has_coco_points: bool,
     /// The maximum difference of scores.
     pub max_score_difference: f64,
-    /// How far above the threshold an object that only one model detects must score to count: the other may have rounded its score
-    /// to just below it, and then left the object out.
+    /// How far above the threshold an object that only one model detects must score to count. The other model may have
+    /// rounded its score to just below the threshold and dropped the object.
     pub unmatched_margin: f64,
 }
 
@@ -168,7 +168,7 @@ impl Agreement {
         self
     }
 
-    /// Adds what both models detect in a picture, each best first.
+    /// Adds what both models detect in an image, each best first.
     pub fn add(&mut self, picture: usize, first: &[Detection], second: &[Detection]) {
         let Self { all, classes, threshold, limits, taken } = self;
         taken.clear();

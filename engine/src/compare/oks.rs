@@ -1,11 +1,11 @@
 //! The similarity of two detections' keypoints, as COCO measures it (object keypoint similarity, OKS).
 //!
-//! The mean over the points of `exp(-d² / (2 * area * (2 * sigma)²))`: d is the distance of a point's two places, `area` the
-//! object's, and `sigma` how far apart people place that point, as a part of the object's size. Source: `computeOks` in pycocotools
-//! `cocoeval.py`.
+//! The mean over the points of `exp(-d² / (2 * area * (2 * sigma)²))`: d is the distance between a point's two positions,
+//! `area` the object's area, and `sigma` how much annotators differ on that point, as a fraction of the object's size.
+//! Source: `computeOks` in pycocotools `cocoeval.py`.
 //!
-//! As Ultralytics does (`models/yolo/pose/val.py`, `utils/metrics.py`): COCO's sigmas for COCO's points, for others 1 divided by
-//! their number; and for the area, which COCO measures by the object's outline, 0.53 of its box.
+//! It follows Ultralytics (`models/yolo/pose/val.py`, `utils/metrics.py`): COCO's sigmas for COCO's points, and 1 divided by
+//! their number for others. COCO measures the area by the object's outline; this uses 0.53 of its box.
 
 use crate::detector::{Detection, Keypoint};
 
@@ -18,7 +18,7 @@ const COCO_SIGMAS: [f64; 17] = [
 /// The part of a person's box that the person covers: xtcocotools `cocoeval.py`, which Ultralytics cites.
 const AREA_OF_BOX: f64 = 0.53;
 
-/// Points that score less are guesses and are not compared. COCO does not compare points that its annotators left out.
+/// Points that score less are guesses and are not compared. COCO also skips points that its annotators left out.
 const VISIBLE: f32 = 0.3;
 
 /// Returns the similarity of `b`'s keypoints to `a`'s, 0 to 1; `None` without a box, or without a point to compare.
@@ -34,7 +34,7 @@ pub(super) fn oks(a: &Detection, b: &Detection, has_coco_points: bool) -> Option
     let is_visible = |point: &Keypoint| point.score.is_none_or(|score| score >= VISIBLE);
     let similarity = |(index, (a, b)): (usize, (&Keypoint, &Keypoint))| {
         let distance = (f64::from(a.x) - f64::from(b.x)).hypot(f64::from(a.y) - f64::from(b.y));
-        // Points at infinity, which a reference may have, are not alike.
+        // Points at infinity, which a reference may contain, never match.
         (-distance.powi(2) / (2.0 * area * (2.0 * sigma(index)).powi(2))).exp().max(0.0)
     };
     let pairs = a.keypoints.iter().zip(&b.keypoints).enumerate();

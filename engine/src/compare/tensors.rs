@@ -10,8 +10,8 @@ use crate::backend::{Dim, TensorInfo};
 pub enum CompareError {
     /// The two get different input images.
     #[error(
-        "cannot compare models that are fed differently: {what} is {first} in the first and {second} in the second; they do not see \
-         the same picture; give both the card that is right (--card), or builds of one model"
+        "cannot compare models with different inputs: {what} is {first} in the first and {second} in the second; they do not see \
+         the same image; use the right card for both (--card), or builds of one model"
     )]
     Feed {
         /// The setting that differs.
@@ -114,11 +114,11 @@ pub struct TensorDifference {
     pub numbers: u64,
     /// The largest difference.
     pub max_abs: f64,
-    /// The picture with the largest difference; `None` while all are equal.
+    /// The image with the largest difference; `None` while all are equal.
     pub worst_picture: Option<usize>,
     /// The smallest and the largest number of the first model.
     pub range: Option<(f64, f64)>,
-    /// Numbers that are infinite or NaN in one of the two only, or in different ways.
+    /// Numbers that are infinite or NaN in only one of the two, or in different ways.
     pub not_finite: u64,
     sum_abs: f64,
     sum_squares: f64,
@@ -132,8 +132,8 @@ impl TensorDifference {
         Self { name: name.to_owned(), ..Self::default() }
     }
 
-    /// Adds both models' outputs for a picture. `first` and `second` are whole outputs of runs in which the picture was the
-    /// first of so many frames.
+    /// Adds both models' outputs for an image. `first` and `second` are whole outputs of runs in which the image was the
+    /// first of this many frames.
     pub fn add(
         &mut self,
         picture: usize,

@@ -10,11 +10,11 @@ const SMALLEST_DEPTH: f64 = 0.05;
 /// Limits of the values of two models.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ValueLimits {
-    /// The score from which a label of several counts.
+    /// The score from which one of several labels counts.
     pub score_threshold: f64,
     /// The greatest difference of scores, and the greatest relative difference of numbers and depths.
     pub max_difference: f64,
-    /// The least cosine of embeddings.
+    /// The minimum cosine of embeddings.
     pub min_cosine: f64,
 }
 
@@ -23,17 +23,17 @@ pub struct ValueLimits {
 pub struct ValueDifference {
     /// The attribute's name, `embedding` or `depth`.
     pub name: String,
-    /// Frames for which a model gives it.
+    /// Frames for which at least one model outputs it.
     pub frames: u64,
     /// Frames in which it exceeds the limits, has a different label, or comes from one model only.
     pub outside: u64,
     /// Frames with a different label.
     pub other_labels: u64,
-    /// Frames, or cells of depth, for which only one model gives it.
+    /// Frames, or cells of depth, for which only one model outputs it.
     pub one_sided: u64,
     /// The greatest difference of scores, or relative difference of numbers and depths.
     pub max_difference: Option<Worst>,
-    /// The least cosine of embeddings.
+    /// The minimum cosine of embeddings.
     pub min_cosine: Option<Worst>,
     /// The first frame outside the limits.
     pub outside_picture: Option<usize>,
@@ -43,7 +43,7 @@ pub struct ValueDifference {
 #[derive(Debug, Clone, PartialEq)]
 pub struct ValueAgreement {
     limits: ValueLimits,
-    /// Each value that a model gave, in the order in which they came.
+    /// Each value that a model output, in order of appearance.
     pub values: Vec<ValueDifference>,
 }
 
@@ -62,7 +62,7 @@ impl ValueAgreement {
         Self { limits, values: Vec::new() }
     }
 
-    /// Adds the values of one picture.
+    /// Adds the values of one image.
     pub fn add(&mut self, picture: usize, a: &FrameValues, b: &FrameValues) {
         let (first, second) = (&a.attributes, &b.attributes);
         for attribute in first {
@@ -167,7 +167,7 @@ impl ValueAgreement {
     }
 }
 
-/// Returns the cosine of two embeddings; `None` if they are not of one length, or one of them has no direction.
+/// Returns the cosine of two embeddings; `None` if their lengths differ or one of them is zero.
 fn cosine(a: &[f32], b: &[f32]) -> Option<f64> {
     let dot = |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(&a, &b)| f64::from(a) * f64::from(b)).sum::<f64>();
     let lengths = (dot(a, a) * dot(b, b)).sqrt();

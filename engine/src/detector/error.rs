@@ -1,4 +1,4 @@
-//! Why a detector cannot be made or run.
+//! Why a detector cannot be created or run.
 
 use visiond_kernels::buffer::BufferError;
 use visiond_kernels::cuda::CudaError;
@@ -10,7 +10,7 @@ use crate::backend::EngineError;
 use crate::card::Card;
 use crate::heads::HeadError;
 
-/// Why a detector cannot be made or run.
+/// Why a detector cannot be created or run.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DetectorError {
@@ -20,7 +20,7 @@ pub enum DetectorError {
     /// The card's head does not fit the model's outputs.
     #[error(transparent)]
     Head(#[from] HeadError),
-    /// The preprocessor cannot be made.
+    /// The preprocessor cannot be created.
     #[error(transparent)]
     Preprocess(#[from] PreprocessError),
     /// A frame cannot be preprocessed.
@@ -41,7 +41,7 @@ pub enum DetectorError {
         most: usize,
     },
     /// The maximum number of runs is in flight.
-    #[error("{max_in_flight} runs are in flight already: finish one first")]
+    #[error("{max_in_flight} runs are already in flight: finish one first")]
     Busy {
         /// The maximum number of runs in flight.
         max_in_flight: usize,
@@ -49,10 +49,10 @@ pub enum DetectorError {
     /// A CUDA call failed.
     #[error("the GPU failed: {0}")]
     Cuda(#[from] CudaError),
-    /// The candidate filter cannot be made or run.
+    /// The candidate filter cannot be created or run.
     #[error(transparent)]
     Filter(#[from] FilterError),
-    /// Masks cannot be made on the GPU.
+    /// Masks cannot be computed on the GPU.
     #[error(transparent)]
     Masks(#[from] MaskError),
     /// Memory that CPU and GPU share cannot be allocated.
@@ -61,7 +61,7 @@ pub enum DetectorError {
     /// The outputs stay on the GPU.
     #[error("cannot read raw outputs: the detector was made without them, so they stay on the GPU")]
     NoRawOutputs,
-    /// The run was not begun, or is finished already.
+    /// The run was not begun, or is already finished.
     #[error("the run is not in flight")]
     NotInFlight,
     /// The card contradicts the model; with the location in the card.

@@ -1,7 +1,7 @@
-//! Contradictions between a card's `[input]` and `[extra_inputs]` and the inputs that the model declares.
+//! Finds contradictions between a card's `[input]` and `[extra_inputs]` and the model's declared inputs.
 //!
-//! Each is one sentence: the card's value, the model's, the correction. `model_inputs` decides how inputs are filled and asks here
-//! whether that can be right.
+//! Each is one sentence: the card's value, the model's, the correction. `model_inputs` decides how inputs are filled; this
+//! module checks whether that can be right.
 
 use visiond_kernels::placement::{Fit, Resize};
 use visiond_kernels::preprocess::{ChannelOrder, TensorLayout};
@@ -12,7 +12,7 @@ use crate::backend::TensorInfo;
 use crate::card::{Card, ExtraInput};
 use crate::heads::HeadSpec;
 
-/// The numbers that a byte input must be able to distinguish: a card that scales pixels to 0 to 1 leaves two.
+/// How many values a byte input must be able to distinguish: a card that scales pixels to 0 to 1 leaves two.
 const LEAST_LEVELS: f32 = 16.0;
 
 /// A declared side below this may come from the example at export: a run shows whether it is fixed.
@@ -24,8 +24,7 @@ const USUAL_STRIDE: usize = 32;
 /// The largest f16.
 const F16_MAX: f64 = 65_504.0;
 
-/// Checks the image size against the sides that the model fixes (width, height), and against the head's grid where it leaves
-/// them open.
+/// Checks the image size against the sides that the model fixes (width, height), and against the head's grid for open sides.
 pub(super) fn size(
     card: &Card,
     info: &TensorInfo,
@@ -88,7 +87,7 @@ pub(super) fn other_size(
     (right != sides).then(|| (size, DetectorError::at(card, "input.size", text)))
 }
 
-/// Returns the number of which the sides of an open input must be multiples; `None` if it is unknown.
+/// Returns the number that the sides of an open input must be multiples of; `None` if it is unknown.
 ///
 /// The grids of YOLO are halved five times, regardless of later layers. NanoDet's fourth grid of stride 64 rounds up.
 fn grid_stride(head: &HeadSpec) -> Option<usize> {
@@ -195,7 +194,7 @@ pub(super) fn levels(card: &Card, info: &TensorInfo) -> Result<(), DetectorError
 /// Returns the error for an input without values.
 pub(super) fn missing(card: &Card, info: &TensorInfo) -> DetectorError {
     let text = format!(
-        "the model also needs the input `{info}`: write what fills it under [extra_inputs], as in {}",
+        "the model also needs the input `{info}`: write its values under [extra_inputs], as in {}",
         example(info)
     );
     DetectorError::at(card, "extra_inputs", text)
@@ -222,7 +221,7 @@ pub(super) fn example(info: &TensorInfo) -> String {
     }
 }
 
-/// Checks that the values of an extra input are ones that its type can hold.
+/// Checks that the type of an extra input can hold its values.
 pub(super) fn extra_type(
     card: &Card,
     info: &TensorInfo,

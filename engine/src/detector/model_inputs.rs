@@ -1,5 +1,5 @@
-//! How the model's inputs are filled: which input takes the image, at which size and in which layout, and the values of the
-//! others.
+//! Decides how the model's inputs are filled: which input takes the image, at which size and in which layout, and the values
+//! of the others.
 
 use std::collections::BTreeMap;
 
@@ -28,9 +28,9 @@ pub(super) struct ModelInputs {
     /// The shape of every input in a run of `batch` frames.
     pub(super) shapes: BTreeMap<String, Vec<usize>>,
     /// The indices of inputs whose first dimension is the number of frames in a run: `batch` in `shapes`, and smaller in smaller
-    /// runs. Empty if the picture is not among them.
+    /// runs. Empty if the image is not among them.
     pub(super) open_batch: Vec<usize>,
-    /// Whether the picture's tensor has a batch dimension.
+    /// Whether the image's tensor has a batch dimension.
     pub(super) has_batch_dim: bool,
     /// Whether the card's size replaces a declared one; then the declared shapes of the outputs are void.
     pub(super) replaces_size: bool,
@@ -167,7 +167,7 @@ fn picture_input(inputs: &[TensorInfo], card: &Card) -> Result<usize, DetectorEr
     };
     only(4).or_else(|| only(3)).ok_or_else(|| {
         let text = format!(
-            "cannot tell which input takes the picture: the model has {}; set `name` under [input], and keep that input out of \
+            "cannot tell which input takes the image: the model has {}; set `name` under [input], and keep that input out of \
              [extra_inputs]",
             listed()
         );
@@ -200,7 +200,7 @@ fn axes(info: &TensorInfo, layout: TensorLayout, card: &Card) -> Result<(bool, u
     let rank = info.shape.as_ref().map_or(4, Vec::len);
     if !info.dtype.holds_pixels() || (rank != 4 && rank != 3) {
         let text = format!(
-            "the input `{info}` takes no picture, which is f32, f16, u8, i8 or i32 of the shape [batch, channels, height, width] or \
+            "the input `{info}` takes no image, which is f32, f16, u8, i8 or i32 of the shape [batch, channels, height, width] or \
              [batch, height, width, channels]: correct `name` under [input], or use another model"
         );
         return Err(DetectorError::at(card, "input.name", text));
@@ -223,8 +223,8 @@ struct PictureSides<'a> {
 }
 
 impl PictureSides<'_> {
-    /// Returns an input whose open dimensions of the picture's names have its sides: the mask `[batch_size, height, width]` that
-    /// DETR of Hugging Face wants, for example.
+    /// Returns an input whose open dimensions take the image's sides if they have the same names, such as the mask
+    /// `[batch_size, height, width]` of Hugging Face's DETR.
     fn settle(&self, extra: &TensorInfo) -> TensorInfo {
         let mut extra = extra.clone();
         let Some(dims) = &self.info.shape else { return extra };
@@ -315,8 +315,8 @@ fn array_shape(
     let first = dims.iter().take_while(|dim| **dim == 1).count().min(dims.len().saturating_sub(wanted.len()));
     let missing = wanted.len().saturating_sub(dims.len());
     let mut shape: Vec<usize> = std::iter::repeat_n(1, missing).chain(dims.iter().skip(first).copied()).collect();
-    // The numbers of one frame are repeated where the first dimension is the picture's batch, open or fixed like it. That of a
-    // table is no batch: prompts `[n, 512]` are as many as the file has.
+    // The numbers of one frame are repeated if the first dimension is the image's batch, open or fixed like it. The first
+    // dimension of a table is not a batch: there are as many prompts `[n, 512]` as in the file.
     let is_batch = |dim: &Dim| dim.fixed() == (!run.is_open).then_some(run.frames);
     let has_frames = wanted.len() > 2 && shape.first() == Some(&1) && wanted.first().is_some_and(is_batch);
     if has_frames {
@@ -348,7 +348,7 @@ pub(super) fn fill(tensor: &mut TensorMut<'_>, extra: &ExtraInput, input_size: (
             DType::I32 => bytes.copy_from_slice(&(value as i32).to_ne_bytes()),
             DType::I64 => bytes.copy_from_slice(&(value as i64).to_ne_bytes()),
             DType::Bool => bytes[0] = u8::from(value != 0.0),
-            // `DType` may grow: a new type keeps the zeros of a new tensor.
+            // `DType` may gain variants: a new type keeps the zeros of a new tensor.
             _ => {}
         }
     }
@@ -366,7 +366,7 @@ mod tests {
     use super::*;
     use crate::card::NumpyArray;
 
-    /// An input whose dimensions are open where they are 0.
+    /// An input; a dimension of 0 is open.
     fn input(name: &str, dtype: DType, dims: Option<&[usize]>) -> TensorInfo {
         let dim = |&size: &usize| if size == 0 { Dim::Dynamic(String::new()) } else { Dim::Fixed(size) };
         TensorInfo { name: name.to_owned(), dtype, shape: dims.map(|dims| dims.iter().map(dim).collect()) }
@@ -396,7 +396,7 @@ mod tests {
             (Some(&[0, 3, 4, 6]), "", (Nchw, 6, 4, 2, vec![2, 3, 4, 6])),
             (Some(&[5, 3, 4, 6]), "", (Nchw, 6, 4, 5, vec![5, 3, 4, 6])),
             (Some(&[5, 3, 32, 64]), sized, (Nchw, 64, 32, 5, vec![5, 3, 32, 64])),
-            // The size of an example, with its batch.
+            // The size of an export example, with its batch.
             (Some(&[5, 3, 32, 32]), sized, (Nchw, 64, 32, 1, vec![1, 3, 32, 64])),
             (Some(&[0, 0, 0, 0]), sized, (Nchw, 64, 32, 2, vec![2, 3, 32, 64])),
             (None, sized, (Nchw, 64, 32, 2, vec![2, 3, 32, 64])),
@@ -415,8 +415,8 @@ mod tests {
             (&[1, 3, 64, 6], sized, "`size` is 64x32, but the model fixes its input"),
             (&[1, 3, 4, 6], "[input]\norder = \"grey\"", "`order` is `grey`, 1 channel, but the input"),
             (&[1, 4, 6, 3], "[input]\norder = \"grey\"", "`order` is `grey`, 1 channel, but the input"),
-            (&[7, 3, 4, 6, 2], "[input]\nname = \"x\"", "takes no picture"),
-            (&[4, 6], "", "cannot tell which input takes the picture"),
+            (&[7, 3, 4, 6, 2], "[input]\nname = \"x\"", "takes no image"),
+            (&[4, 6], "", "cannot tell which input takes the image"),
         ] {
             let error = planned(Some(dims), lines).unwrap_err();
             assert!(error.contains(words), "{dims:?} {lines}: {error}");
@@ -441,7 +441,7 @@ mod tests {
         assert_eq!(index(&[&three, &picture], ""), Ok(1), "four dimensions go before three");
         let integers = input("x", DType::I64, Some(&[1, 3, 4, 6]));
         let error = plan(&[integers], &card(""), 1, FREE).unwrap_err().to_string();
-        assert!(error.contains("takes no picture, which is f32, f16, u8, i8 or i32"), "{error}");
+        assert!(error.contains("takes no image, which is f32, f16, u8, i8 or i32"), "{error}");
         assert_eq!(card("[input]\norder = \"grey\"").input.order, ChannelOrder::Grey);
     }
 
@@ -473,9 +473,9 @@ mod tests {
             let values = ExtraInput::Values(vec![0.5; given]);
             let run = Batch { frames: batch, is_open: true };
             let found = extra_shape(&input("n", DType::F32, dims), &values, run, &card("")).ok();
-            // Without declared dimensions, several values are those of a frame.
+            // Without declared dimensions, several values belong to one frame.
             let wanted = if dims.is_none() && given > 1 { Some(vec![batch, given]) } else { wanted };
-            // A list of several values is no batch.
+            // A list of several values is not a batch.
             let has_frames = match dims {
                 None => given > 1,
                 Some([0]) => given == 1,
@@ -490,7 +490,8 @@ mod tests {
 
     #[test]
     fn the_shape_of_a_file_is_that_of_the_input_but_for_leading_ones() {
-        // The declared dimensions, the file's, the frames in a run, fixed or not; then the shape, and whether it has these frames.
+        // The declared dimensions, the file's, the frames in a run, and whether they are fixed; then the shape, and whether
+        // its first dimension counts frames.
         let (fixed, open) = (|frames| Batch { frames, is_open: false }, |frames| Batch { frames, is_open: true });
         for (dims, file, run, wanted) in [
             (Some(&[1, 0, 512][..]), &[1, 3, 512][..], fixed(1), Some((vec![1, 3, 512], false))),

@@ -18,7 +18,7 @@ pub struct Detection {
     pub keypoints: Vec<Keypoint>,
     /// The part of the frame that the class covers, 0 to 1; `None` unless the model gives a class for each pixel.
     pub fraction: Option<f32>,
-    /// The object's pixels; `None` if the model gives none, or the options do not request them.
+    /// The object's pixels; `None` if the model outputs none, or the options do not request them.
     pub mask: Option<Mask>,
 }
 
@@ -97,14 +97,14 @@ pub struct RunTimings {
     pub infer_us: u64,
 }
 
-/// The counters of a detector since it was made.
+/// The counters of a detector since its creation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct RunCounts {
     /// Runs submitted to the GPU as one CUDA graph.
     pub graph_runs: u64,
     /// Runs submitted to the GPU call by call.
     pub single_runs: u64,
-    /// Runs of either kind that were begun while another was in flight.
+    /// Runs, graph or not, that were begun while another was in flight.
     pub overlapped_runs: u64,
     /// Bytes of frames that were copied because the GPU cannot access their memory.
     pub copied_bytes: u64,

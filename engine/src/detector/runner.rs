@@ -33,7 +33,7 @@ pub(super) trait Runner: Send {
     /// Returns the mapping from a slot of a finished run back to its frame.
     fn mapping(&self, run: RunId, slot: usize) -> Option<Mapping>;
 
-    /// Decodes a slot of a finished run that has it.
+    /// Decodes an existing slot of a finished run.
     fn decode(
         &mut self,
         run: RunId,
@@ -43,8 +43,8 @@ pub(super) trait Runner: Send {
         decoded: &mut Decoded,
     ) -> Result<(), DetectorError>;
 
-    /// Replaces `out` by the masks of some of the candidates that [`Runner::decode`] has just found in the slot. Returns how many
-    /// are empty because they did not fit into memory; `None` if the model has no masks.
+    /// Replaces `out` with the masks of some of the candidates that [`Runner::decode`] has just found in the slot. Returns
+    /// how many are empty because they did not fit into memory; `None` if the model has no masks.
     fn masks(
         &mut self,
         run: RunId,

@@ -1,8 +1,8 @@
 //! The anchors from which boxes are offsets, for models whose exports leave the decoding to the program.
 //!
-//! EfficientDet: on each grid of strides 8 to 128 nine anchors a cell, of three sizes and three aspect ratios, around the cell's
-//! centre. The four numbers of a box are the offsets of its centre, y and x, in parts of the anchor's sides, and the logarithms of
-//! its height and width in these.
+//! EfficientDet: each grid of strides 8 to 128 has nine anchors per cell, of three sizes and three aspect ratios, around the
+//! cell's centre. The four numbers of a box are the offsets of its centre, y and x, as fractions of the anchor's sides, and
+//! the logarithms of its height and width relative to the anchor's.
 //!
 //! Source: `efficientdet/utils.py` of zylo117/Yet-Another-EfficientDet-Pytorch (`Anchors`, `BBoxTransform`), after google/automl
 //! `efficientdet/tf2/anchors.py`.
@@ -23,7 +23,7 @@ const RATIOS: [[f32; 2]; 3] = [[1.0, 1.0], [1.4, 0.7], [0.7, 1.4]];
 pub(super) struct Anchor([f32; 4]);
 
 impl Anchor {
-    /// Returns left, top, right, bottom of the box that has these offsets.
+    /// Returns left, top, right, bottom of the box with these offsets.
     pub(super) fn corners(&self, [dy, dx, dh, dw]: [f32; 4]) -> [f32; 4] {
         let Self([x, y, width, height]) = *self;
         let (cx, cy) = (dx * width + x, dy * height + y);

@@ -1,4 +1,4 @@
-//! Several classifiers and numbers of the whole frame in one model.
+//! Decodes several classifiers and numbers of the whole frame from one model.
 //!
 //! Each attribute of the card reads one output that is a row of numbers (`[1, N]`, `[1, N, 1, 1]`), or a part of it from `column`
 //! on: a score for each label, one number for the second of two labels, or a number such as an age, times `scale` plus `offset`.
@@ -141,7 +141,7 @@ impl Attribute {
             found.sort_by(|a, b| b.score.total_cmp(&a.score));
             return Some(Reading::Labels(found));
         }
-        // The first of equal best ones.
+        // The first of several equally good ones.
         scored.rev().max_by(|a, b| a.1.total_cmp(b.1)).map(label).map(Reading::Label)
     }
 }
@@ -197,7 +197,7 @@ impl Decoder for Attributes {
         self.attributes.iter().find_map(doubt)
     }
 
-    /// Not worth a filter: the outputs are smaller than a list of candidates.
+    /// A filter is not worth it: the outputs are smaller than a list of candidates.
     fn filter(&self, _: &(), _: ModelOutputs<'_>, _: (u32, u32)) -> Option<FilterSpec> {
         None
     }

@@ -13,8 +13,8 @@
 //!
 //! Source: MediaPipe's `face_detection_short_range_common.pbtxt`, `face_detection_back_desktop_live.pbtxt` and
 //! `face_detection_full_range.pbtxt`, `ssd_anchors_calculator.cc` (`fixed_anchor_size`) and
-//! `tensors_to_detections_calculator.cc`. MediaPipe clips logits at +-100 first, which no f32 score shows. Overlapping boxes
-//! are blended by their scores, as in `non_max_suppression_calculator.cc` (`WEIGHTED`).
+//! `tensors_to_detections_calculator.cc`. MediaPipe first clips logits to +-100, which makes no difference in f32.
+//! Overlapping boxes are blended by their scores, as in `non_max_suppression_calculator.cc` (`WEIGHTED`).
 
 use visiond_kernels::filter::{self, BoxCode, FilterSpec, PointCode, Points, Table};
 
@@ -153,7 +153,7 @@ impl Decoder for Blazeface {
                     }
                     let score = sigmoid(logit);
                     let &[dx, dy, w, h, ref points @ ..] = numbers else { continue };
-                    // The model may return negative sizes, which MediaPipe drops too.
+                    // The model may return negative sizes, which MediaPipe also drops.
                     if score < input.score_threshold || w < 0.0 || h < 0.0 {
                         continue;
                     }
@@ -218,7 +218,7 @@ impl Decoder for Blazeface {
     }
 
     fn keypoints(&self, layout: &BlazefaceLayout) -> Option<usize> {
-        // An open width counts as 4.
+        // An open width is treated as 4.
         Some(layout.width.saturating_sub(4) / 2).filter(|count| *count > 0)
     }
 }

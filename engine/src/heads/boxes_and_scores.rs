@@ -2,20 +2,20 @@
 //! the queries of DETR, RT-DETR, D-FINE and RF-DETR (family `detr`).
 //!
 //! Reads one of, N being the number of boxes or queries:
-//! - boxes `[1, N, 4]` (or `[1, N, 1, 4]`, as pytorch-YOLOv4 exports them) and scores `[1, N, classes (+ 1)]`. The card has the
-//!   four numbers of a box, their unit, the activation and the background class.
+//! - boxes `[1, N, 4]` (or `[1, N, 1, 4]`, as pytorch-YOLOv4 exports them) and scores `[1, N, classes (+ 1)]`. The card
+//!   states the four numbers of a box, their unit, the activation and the background class.
 //!   - `ssd`: decoded boxes before NMS (UltraFace, SSD exports without their last layer). As in SSD, a box is a candidate for
 //!     every class whose score passes. Boxes are corners as fractions of the input unless the card says otherwise.
 //!   - `detr`: DETR and RT-DETR of Hugging Face (`pred_boxes`, `logits`), RF-DETR (`dets`, `labels`). Boxes are centre and size as
 //!     fractions of the input. With `activation = "sigmoid"` (the default: RT-DETR, D-FINE, RF-DETR) a query stands for every
-//!     class that passes, and the best N of all pairs stay, as in the official post-processors; with `"softmax"` (DETR) the last
-//!     class is the background and a query stands for its best other class.
-//! - labels `[1, N]`, boxes `[1, N, 4]`, scores `[1, N]`, with or without the batch dimension, after the model's own NMS or without
-//!   need of one. Boxes are corners in pixels unless the card says otherwise.
+//!     class that passes, and the best N of all pairs remain, as in the official post-processors; with `"softmax"` (DETR) the
+//!     last class is the background and a query stands for its best other class.
+//! - labels `[1, N]`, boxes `[1, N, 4]`, scores `[1, N]`, with or without the batch dimension, after the model's own NMS, or
+//!   from a model that needs none. Boxes are corners in pixels unless the card says otherwise.
 //!   - `ssd`: torchvision; with a count `[1]`: TensorFlow's `detection_boxes`, `detection_classes`, `detection_scores`,
 //!     `num_detections`. With `background = "first"`, labels count from 1.
-//!   - `detr`: RT-DETR and D-FINE as exported for deployment. Boxes are in pixels of what was fed as `orig_target_sizes`: give
-//!     that as `"input-size"` under `[extra_inputs]`.
+//!   - `detr`: RT-DETR and D-FINE as exported for deployment. Boxes are in pixels of the size passed as `orig_target_sizes`:
+//!     set that to `"input-size"` under `[extra_inputs]`.
 //! - `ssd`, one output `[1, 4 + classes, N]` or `[1, N, 4 + classes]`: a box and its scores (LibreYOLO's YOLOv9).
 //! - `ssd` with `anchors`: boxes are offsets from these ([`super::anchors`]), and clipped to the input before NMS. Decoded on the
 //!   CPU.
@@ -53,7 +53,7 @@ use super::raw_numbers::{wrong_activation, wrong_format, wrong_unit};
 use super::rows::{best_class, class_of, corners, four, logit_floor, max_of, sigmoid, softmax};
 use super::spec::{Activation, AnchorKind, Background, BoxFormat, BoxUnit, BoxesSpec};
 
-/// The numbers of five points: a model that has them finds faces, and its boxes may be offsets.
+/// The numbers of five points: a model with these detects faces, and its boxes may be offsets.
 const LANDMARKS: usize = 10;
 
 /// The input of EfficientDet-D7, which has the grids of D6 and larger anchors.
@@ -102,7 +102,7 @@ fn score_table(shape: OutputShape, rows: Option<usize>) -> Option<(Option<usize>
     if may_agree(lines, rows) {
         return Some((columns, false));
     }
-    // The two numbers differ, and which of them is the number of boxes is known.
+    // The two dimensions differ, and it is known which one counts boxes.
     (columns.is_some() && columns == rows).then_some((lines, true))
 }
 
@@ -195,7 +195,7 @@ impl Decoder for BoxesAndScores {
                 Ok(BoxesLayout::Rows(Rows { boxes: output, scores: output, width, joint: true, transposed: false }))
             });
         }
-        // A row of numbers is a classifier's.
+        // A single row of numbers comes from a classifier.
         if outputs.count() == 1 && self.spec.anchors.is_none() && !outputs.is_vector(0) {
             return outputs.table(|output, [a, b]| {
                 let wanted = 4 + self.class_count;

@@ -1,4 +1,4 @@
-//! Makes the head that a card names.
+//! Creates the head that a card names.
 
 use super::attributes::Attributes;
 use super::blazeface::Blazeface;
@@ -23,10 +23,10 @@ use super::yolov5::Yolov5;
 use super::yolov8::Yolov8;
 use crate::backend::TensorInfo;
 
-/// Makes the head that the card names and checks it against the outputs that the model declares.
+/// Creates the head that the card names and checks it against the model's declared outputs.
 ///
 /// Dynamic dimensions fit anything. If an input's declared shape was replaced, the declared dimensions of the outputs are no
-/// longer valid: pass them as dynamic. `class_count` is the number of named classes; 0 uses what the shape says.
+/// longer valid: pass them as dynamic. `class_count` is the number of named classes; 0 derives it from the shape.
 pub fn build(
     spec: &HeadSpec,
     outputs: &[TensorInfo],

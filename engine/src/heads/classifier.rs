@@ -1,4 +1,4 @@
-//! One score per class for the whole frame.
+//! Decodes one score per class for the whole frame.
 //!
 //! Reads one output `[1, classes]` (or `[1, classes, 1, 1]`), f32 or f16: logits or probabilities. Without an `activation` in
 //! the card, numbers between 0 and 1 that sum to 1 are probabilities, and anything else goes through the softmax. Every class
@@ -25,9 +25,9 @@ pub(super) struct Classifier {
     pub(super) scores: Vec<f32>,
 }
 
-/// Whether the numbers are probabilities already.
+/// Whether the numbers are already probabilities.
 pub(super) fn are_probabilities(values: &[f32]) -> bool {
-    // f16 over many classes sums to 1 within a hundredth.
+    // f16 probabilities of many classes sum to 1 within a hundredth.
     values.iter().all(|v| (0.0..=1.0001).contains(v)) && (values.iter().sum::<f32>() - 1.0).abs() < 0.02
 }
 
@@ -74,7 +74,7 @@ impl Decoder for Classifier {
         wrong_activation_of_row(&values, self.activation?)
     }
 
-    /// Not worth a filter: a row of classes is smaller than a list of candidates.
+    /// A filter is not worth it: a row of classes is smaller than a list of candidates.
     fn filter(&self, _: &usize, _: ModelOutputs<'_>, _: (u32, u32)) -> Option<FilterSpec> {
         None
     }

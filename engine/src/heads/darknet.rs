@@ -1,10 +1,11 @@
-//! Darknet's YOLO before the decoding of boxes: YOLOv2, YOLOv3, YOLOv4 and their tiny ones.
+//! Darknet's YOLO before the decoding of boxes: YOLOv2, YOLOv3, YOLOv4 and their tiny variants.
 //!
-//! Reads one map per grid, `[1, anchors * (5 + classes), h, w]` or `[1, anchors, h, w, 5 + classes]`: for each anchor x, y, width, height, objectness and the scores of
-//! the classes, all as they come from the last convolution. The card has the anchors of all grids, in pixels of the input, beginning
-//! with the grid of the smallest cells, and for YOLOv4 the `scale_x_y` of each grid. A box has its centre at `(cell + sigmoid(x) *
-//! scale - (scale - 1) / 2)` cells and the size `anchor * exp(w)`. A box is a candidate for every class of which the product of
-//! objectness and score passes; `activation = "softmax"` is YOLOv2's.
+//! Reads one map per grid, `[1, anchors * (5 + classes), h, w]` or `[1, anchors, h, w, 5 + classes]`: for each anchor x, y,
+//! width, height, objectness and the scores of the classes, all straight from the last convolution. The card lists the
+//! anchors of all grids in pixels of the input, starting with the grid of the smallest cells, and for YOLOv4 the `scale_x_y`
+//! of each grid. A box has its centre at `(cell + sigmoid(x) * scale - (scale - 1) / 2)` cells and the size `anchor *
+//! exp(w)`. A box is a candidate for every class whose product of objectness and score passes; YOLOv2 uses `activation =
+//! "softmax"`.
 //!
 //! With `style = "yolov5"` the centre is at `(cell + 2 * sigmoid(x) - 0.5)` cells, the size is `anchor * (2 * sigmoid(w))^2`, and a box has
 //! its best class: the layers of YOLOv5 and YOLOv7.
@@ -33,7 +34,7 @@ struct GridMap {
     output: usize,
     lines: usize,
     columns: usize,
-    /// Whether the numbers of a cell are side by side, and not planes.
+    /// Whether the numbers of a cell are adjacent, as opposed to in planes.
     in_rows: bool,
 }
 
@@ -42,7 +43,7 @@ impl GridMap {
         self.lines * self.columns
     }
 
-    /// Returns where the first number of a cell is, and how far apart its numbers are, in the numbers of one anchor.
+    /// Returns the offset of a cell's first number, and the distance between its numbers, within one anchor's numbers.
     fn place(&self, cell: usize, width: usize) -> (usize, usize) {
         if self.in_rows { (cell * width, 1) } else { (cell, self.cells()) }
     }
@@ -56,7 +57,7 @@ pub(super) struct DarknetLayout {
 }
 
 impl Darknet {
-    /// Returns how many cells wide the centres of a grid lie.
+    /// Returns the range of a grid's centres, in cells.
     fn centre_scale(&self, level: usize) -> f32 {
         let usual = if self.spec.style == GridStyle::Yolov5 { 2.0 } else { 1.0 };
         self.spec.scale_x_y.get(level).copied().unwrap_or(usual)
@@ -72,7 +73,7 @@ impl Decoder for Darknet {
 
     fn layout(&self, outputs: ModelOutputs<'_>, _input_size: (u32, u32)) -> Result<DarknetLayout, Misfit> {
         const KEY: &str = "head.anchors";
-        // Planes, lines, columns, and whether a cell's numbers are side by side; anchors times numbers are as many as planes.
+        // Planes, lines, columns, and whether a cell's numbers are adjacent; the planes are anchors times numbers.
         let map = |index: usize| {
             let shape = outputs.shape(index);
             if let Some([planes, lines, columns]) = shape.last::<3>().filter(|_| !shape.has_rank(5)) {

@@ -1,7 +1,8 @@
 //! Text boxes of DB models (differentiable binarisation): PaddleOCR's text detection.
 //!
-//! Reads one output `[1, 1, h, w]`: the probability that a cell is text, or its logit with `sigmoid = true`. Each text is a turned
-//! box. [`TextFinder`] has the arithmetic. The least score of a text, PaddleOCR's `box_thresh`, is the score threshold.
+//! Reads one output `[1, 1, h, w]`: the probability that a cell is text, or its logit with `sigmoid = true`. Each text is an
+//! oriented box. [`TextFinder`] has the arithmetic. The minimum score of a text, PaddleOCR's `box_thresh`, is the score
+//! threshold.
 //!
 //! Coordinates are PaddleOCR's: cell `i` of a map of `w` cells is at `i / w` of the input.
 //!
@@ -58,9 +59,7 @@ impl Decoder for DbText {
             Some(if covers(sides, input_size) {
                 Ok(DbTextLayout { output, height, width })
             } else {
-                Err(format!(
-                    "has {width}x{height} cells, which do not have the shape of an input of {input_w}x{input_h}"
-                ))
+                Err(format!("has {width}x{height} cells, which do not match an input of {input_w}x{input_h}"))
             })
         })
     }

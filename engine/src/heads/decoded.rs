@@ -12,7 +12,7 @@ pub struct Decoded {
     /// The candidates with boxes in pixels of the model's input, in no particular order. Oriented boxes are here without their
     /// rotation: see [`Decoded::oriented`].
     pub candidates: Vec<Candidate>,
-    /// Whether the candidates are classes of the whole frame, so that their boxes mean nothing.
+    /// Whether the candidates are classes of the whole frame, whose boxes mean nothing.
     pub boxless: bool,
     /// The points of the rows in `keypoint_rows` (ascending), `keypoints_per_row` each.
     keypoints: Vec<InputKeypoint>,
@@ -24,9 +24,9 @@ pub struct Decoded {
     /// The angles of the rows in `angle_rows` (ascending); empty if boxes are not oriented.
     angles: Vec<f32>,
     angle_rows: Vec<u32>,
-    /// The values of the whole frame; empty unless the head gives some.
+    /// The values of the whole frame; empty unless the head outputs some.
     pub values: FrameValues,
-    /// Whether the model gives a class for each pixel: [`Self::class_areas`] instead of candidates.
+    /// Whether the model outputs a class for each pixel: [`Self::class_areas`] instead of candidates.
     pub has_class_map: bool,
     /// The class of each pixel of the frame, if [`Self::has_class_map`].
     pub class_map: ClassMap,
@@ -36,7 +36,7 @@ pub struct Decoded {
     pub lost: usize,
     /// Row, class and index of the filter's records, sorted; the memory is reused.
     pub(super) order: Vec<(u32, u32, u32)>,
-    /// The candidates that blended survivors are made of; the memory is reused.
+    /// The candidates that were blended into survivors; the memory is reused.
     pub(super) members: Vec<Member>,
 }
 
@@ -91,7 +91,7 @@ impl Decoded {
         let Self { members, keypoint_rows, keypoints, keypoints_per_row: count, .. } = self;
         let start_of = |row: u32| keypoint_rows.binary_search(&row).ok().map(|index| index * *count);
         for group in members.chunk_by(|a, b| a.survivor == b.survivor) {
-            // The survivor is the first of its group; it is the only survivor in there, so no later group reads its points.
+            // The survivor is the first and only survivor of its group, so no later group reads its points.
             let Some(start) = start_of(group[0].candidate.row) else { return };
             for k in 0..*count {
                 let mean = |axis: fn(&InputKeypoint) -> f32| {

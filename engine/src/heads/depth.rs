@@ -1,7 +1,7 @@
 //! The depth of each pixel, reduced to a grid over the frame.
 //!
 //! Reads one output `[1, h, w]`, `[1, 1, h, w]` or `[1, h, w, 1]`, f32 or f16: metric depth, or inverse depth (MiDaS, Depth
-//! Anything), which the card's `nearer` says.
+//! Anything), as set by the card's `nearer`.
 
 use visiond_kernels::filter::FilterSpec;
 
@@ -47,7 +47,7 @@ impl Decoder for Depth {
         outputs.named(self.spec.output.as_deref(), "no output is a map of one channel", |output| {
             let size = map_size(outputs.shape(output))?;
             if size.iter().any(|side| matches!(side, Some(0..=1))) {
-                return Some(Err("is no map, as a side has fewer than 2 numbers".to_owned()));
+                return Some(Err("is not a map: a side has fewer than 2 numbers".to_owned()));
             }
             Some(Ok(DepthLayout { output, size: size.map(Option::unwrap_or_default) }))
         })

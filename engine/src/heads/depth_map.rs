@@ -1,9 +1,9 @@
 //! Reduces a depth map to a grid over the frame.
 //!
-//! A cell of the grid has the map's pixels whose centres lie in it; a cell so small that there are none has the pixel at its
-//! centre. Padding belongs to no cell, and the part that a crop cuts off to no pixel. Each pixel is read once unless cells are
-//! smaller than pixels, and the median is found by selection, so the time is proportional to the map and the grid. After the first
-//! frame nothing is allocated.
+//! A cell of the grid covers the map's pixels whose centres lie in it; a cell too small for any has the pixel at its centre.
+//! Padding belongs to no cell, and the part that a crop cuts off to no pixel. Each pixel is read once unless cells are
+//! smaller than pixels, and the median is found by selection, so the time is proportional to the map and the grid. After the
+//! first frame nothing is allocated.
 
 use std::ops::Range;
 
@@ -67,8 +67,8 @@ impl DepthReducer {
     }
 }
 
-/// Returns the pixels whose centres lie from `start` to below `end`; the one in the middle if there are none; none outside of the
-/// map.
+/// Returns the pixels whose centres lie from `start` to below `end`; the one in the middle if there are none; none outside
+/// the map.
 fn pixels_of(start: f64, end: f64, pixels: usize) -> Range<usize> {
     let first = |edge: f64| ((edge - 0.5 - ROUNDING).ceil().max(0.0) as usize).min(pixels);
     let (from, to) = (first(start), first(end));
@@ -80,7 +80,7 @@ fn pixels_of(start: f64, end: f64, pixels: usize) -> Range<usize> {
     from..to.max(from)
 }
 
-/// Returns the median, the mean of the two in the middle of an even number; changes the order.
+/// Returns the median, or the mean of the middle two for an even number; changes the order.
 fn median(numbers: &mut [f32]) -> Option<f32> {
     let middle = numbers.len() / 2;
     if numbers.is_empty() {
@@ -121,7 +121,8 @@ mod tests {
 
     #[test]
     fn padding_is_in_no_cell() {
-        // A frame twice as wide as high: a quarter of the input's height is padding at the top, a quarter at the bottom.
+        // A frame twice as wide as it is high: a quarter of the input's height is padding at the top, and a quarter at the
+        // bottom.
         let mapping = Mapping::new(Fit::Letterbox, (200, 100), (8, 8));
         let values: Vec<f32> =
             (0..8).flat_map(|line| [if (2..6).contains(&line) { line as f32 } else { -99.0 }; 8]).collect();

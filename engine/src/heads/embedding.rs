@@ -1,4 +1,4 @@
-//! A vector of the whole frame, to compare it with those of others.
+//! Decodes a vector of the whole frame, for comparison with other frames.
 //!
 //! Reads one output `[1, D]` (or `[1, D, 1, 1]`), f32 or f16, and divides it by its length unless the card says otherwise. A vector
 //! with a number that is not finite, or that has no length, is left out.
@@ -13,7 +13,7 @@ use super::outputs::ModelOutputs;
 use super::raw_numbers::wrong_activation_of_row;
 use super::spec::Activation;
 
-/// More numbers than any embedding has, and few enough for a message of each frame.
+/// More numbers than any embedding has, but few enough for every frame's message.
 const MAX_LENGTH: usize = 16_384;
 
 pub(super) struct Embedding {
@@ -71,7 +71,7 @@ impl Decoder for Embedding {
         Some(Misfit::at(FAMILY, problem, "write `family = \"classifier\"` under [head], or name another `output`"))
     }
 
-    /// Not worth a filter: the vector is copied whole.
+    /// A filter is not worth it: the vector is copied whole.
     fn filter(&self, _: &usize, _: ModelOutputs<'_>, _: (u32, u32)) -> Option<FilterSpec> {
         None
     }
@@ -117,7 +117,7 @@ mod tests {
         assert!(embedded(&[0.0; 4], true).is_empty());
         assert_eq!(embedded(&[0.0; 4], false), [0.0; 4]);
         assert!(embedded(&[], true).is_empty());
-        // The largest half is 65504.
+        // The largest f16 is 65504.
         assert_eq!(embedded(&[65504.0], false), [65504.0]);
         assert!(embedded(&[65520.0, 1.0], false).is_empty());
     }

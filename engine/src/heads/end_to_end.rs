@@ -1,5 +1,5 @@
 //! End-to-end models, which return final boxes, scores and classes in separate outputs; several families read them. Boxes and
-//! scores may share one, as MMDeploy's and OpenVINO's do: `[1, N, 5]`.
+//! scores may share one output, as in MMDeploy and OpenVINO: `[1, N, 5]`.
 
 use std::borrow::Cow;
 
@@ -26,7 +26,7 @@ pub(super) struct EndToEndOutputs {
     pub(super) count: Option<usize>,
 }
 
-/// How the numbers of such a model are encoded.
+/// The encoding of such a model's numbers.
 #[derive(Clone, Copy)]
 pub(super) struct OutputEncoding {
     pub(super) format: BoxFormat,
@@ -108,7 +108,7 @@ impl EndToEndOutputs {
         let labels = roles.by_name("labels", names.labels.as_deref(), &hints, one_number_a_row)?;
         let labels = labels.or_else(|| roles.any(|index| outputs.dtype(index) == DType::I64));
         let Some(labels) = labels.filter(|&index| one_number_a_row(outputs.shape(index))) else { return Ok(None) };
-        // Find the count before the scores: both have one number per row, and the count of one row looks like them.
+        // Find the count before the scores, because the count of a single row has the same shape as its scores.
         let one = |shape: OutputShape| shape.vector().is_some_and(|n| may_be(n, 1));
         let count = roles.by_name("count", names.count.as_deref(), &["num"], one)?;
         let [rows, _] = outputs.rows_and_columns(boxes);
@@ -203,7 +203,7 @@ impl EndToEndOutputs {
         }
     }
 
-    /// Doubts the numbers of a run; `unit_key` is the card's key for the unit.
+    /// Returns a doubt about the numbers of a run; `unit_key` is the card's key for the unit.
     pub(super) fn doubt(
         &self,
         encoding: OutputEncoding,
@@ -216,7 +216,7 @@ impl EndToEndOutputs {
         let rows = self.rows(&boxes, &scores, &labels, valid);
         let first = u32::from(encoding.background == Background::First);
         let found = rows.clone().map(|(score, label, _)| (score, label));
-        // Whatever the boxes of unused rows hold, their scores are not above 0.
+        // Unused rows may hold any boxes, but their scores are not above 0.
         let boxes: Vec<[f32; 4]> = rows.filter(|(score, ..)| *score > 0.0).map(|(.., numbers)| numbers).collect();
         wrong_labels(found, first, encoding.class_count, input.score_threshold)
             .or_else(|| wrong_unit(&boxes, encoding.unit, unit_key))

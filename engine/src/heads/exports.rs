@@ -1,8 +1,9 @@
 //! Recognises a model's exporter: by metadata that only this exporter writes, or by outputs whose names and shapes only this
 //! exporter gives.
 //!
-//! Names alone or shapes alone prove nothing, so a rule needs both, or a metadata key of the exporter's own. An export whose boxes
-//! no head can read is rejected even if a head of another family fits its shapes. The sources are the exporters' own code:
+//! Names alone or shapes alone prove nothing, so a rule needs both, or a metadata key that only the exporter writes. An
+//! export whose boxes no head can read is rejected even if a head of another family fits its shapes. The sources are the
+//! exporters' own code:
 //!
 //! - LibreYOLO: `libreyolo/export/exporter.py`, `export/nms.py`, `models/yolo9/utils.py`, `models/yolox/utils.py`.
 //! - Azure Custom Vision and Windows ML: `Image.*` of onnx `docs/MetadataProps.md`; `predict.py` in Custom Vision's exports.
@@ -21,7 +22,7 @@
 //!   `yolo/utils/deploy_utils.py`.
 //! - Edge Impulse's FOMO: edge-impulse-sdk `classifier/ei_fill_result_struct.h`; the names are those of TensorFlow's saved models.
 //! - NVIDIA TAO's DetectNet_v2; PaddleDetection `deploy/EXPORT_MODEL.md`; onnx/models `yolov3-10`, `ssd-10`; quic/ai-hub-models.
-//! - mmdeploy `configs/mmpose/pose-detection_rtmo_onnxruntime_dynamic.py`; pictures are those of Tau-J/rtmlib
+//! - mmdeploy `configs/mmpose/pose-detection_rtmo_onnxruntime_dynamic.py`; the preprocess is that of Tau-J/rtmlib
 //!   `tools/pose_estimation/rtmo.py`.
 //! - YOLO-World and YOLOE with prompts: the programs that export ultralytics' `WorldModel` with the input `txt_feats`;
 //!   wkentaro/yolo-world-onnx `export_onnx.py`.
@@ -50,7 +51,7 @@ pub struct Export {
     /// The information for the user, as a clause: what the outputs are, and the remedy if no head reads them.
     pub note: String,
     pub(super) reading: Reading,
-    /// Lines for `[input]` of a card that the export itself shows.
+    /// Lines for a card's `[input]` that follow from the export.
     pub(super) input: Vec<String>,
 }
 
@@ -63,9 +64,9 @@ pub(super) enum Reading {
     Head(HeadSpec, Option<usize>),
     /// By this head, if a run does not contradict it; other heads fit as well.
     Also(HeadSpec),
-    /// By their shapes; if those show nothing, the exporter explains why.
+    /// By their shapes; if those are inconclusive, the exporter explains why.
     Hint,
-    /// By no head, whatever the shapes look like.
+    /// By no head, regardless of the shapes.
     Refused,
 }
 
@@ -83,7 +84,7 @@ impl Export {
         self.reading == Reading::Hint
     }
 
-    /// Whether no head reads its outputs, whatever their shapes look like.
+    /// Whether no head reads its outputs, regardless of their shapes.
     pub(super) fn is_refused(&self) -> bool {
         self.reading == Reading::Refused
     }
@@ -123,7 +124,7 @@ impl Shapes<'_> {
         self.inputs.iter().any(|input| input.name == name)
     }
 
-    /// Whether the picture has its channels last.
+    /// Whether the image has its channels last.
     fn has_channels_last(&self) -> bool {
         self.inputs.first().is_some_and(|input| matches!(Self::dims(input)[..], [_, _, _, Some(3)]))
     }
@@ -153,7 +154,8 @@ impl Shapes<'_> {
         rows.zip(cells).is_none_or(|(rows, cells)| rows == anchors * cells)
     }
 
-    /// Whether lines and columns are those of a grid of a usual stride, or open. Four outputs have one more, of the stride 64.
+    /// Whether lines and columns are those of a grid of a usual stride, or open. Four outputs include one more, with stride
+    /// 64.
     fn is_grid(&self, sides: [Option<usize>; 2]) -> bool {
         let [lines, columns] = sides;
         self.size.is_none()
@@ -165,7 +167,7 @@ impl Shapes<'_> {
     }
 }
 
-/// Recognises an export that is not Ultralytics', whose metadata is its card.
+/// Recognises exports other than Ultralytics', whose metadata is their card.
 pub fn recognise(facts: ModelFacts<'_>) -> Option<Export> {
     let ModelFacts { inputs, outputs, metadata, .. } = facts;
     if crate::ultralytics::card(metadata, inputs, outputs).is_some() {
@@ -209,7 +211,7 @@ fn by_windows_metadata(metadata: &BTreeMap<String, String>) -> Option<Export> {
     (!input.is_empty()).then(|| Export { input, ..Export::named("a tool for Windows ML", Reading::Guessed, note) })
 }
 
-/// Metadata with class names, by an unknown writer.
+/// Metadata with class names from an unknown writer.
 fn by_other_metadata(metadata: &BTreeMap<String, String>) -> Option<Export> {
     let keys: Vec<&str> = metadata.keys().map(String::as_str).filter(|key| key.len() <= 40).take(8).collect();
     metadata.contains_key("names").then(|| {
@@ -242,7 +244,7 @@ fn prompted(shapes: &Shapes<'_>) -> Option<Export> {
         "the embeddings of its classes are the input `{}`: save them with NumPy beside the card, and name the classes in the same order",
         prompts.name
     );
-    // The number of classes is open, and only the columns of YOLOv8 are as many as cells.
+    // The number of classes is open, and only YOLOv8 has as many columns as cells.
     let columns =
         |output: &TensorInfo| matches!(Shapes::dims(output)[..], [_, None, rows] if shapes.are_cells(rows, 1));
     let reading = match shapes.outputs {
@@ -350,7 +352,7 @@ const YOLOV3_TINY: [[u16; 2]; 6] = [[10, 14], [23, 27], [37, 58], [81, 82], [135
 pub(super) const YOLOV4: [[u16; 2]; 9] =
     [[12, 16], [19, 36], [40, 28], [36, 75], [76, 55], [72, 146], [142, 110], [192, 243], [459, 401]];
 const YOLOV4_TINY: [[u16; 2]; 6] = [[23, 27], [37, 58], [81, 82], [81, 82], [135, 169], [344, 319]];
-/// Those of YOLOv5's models with four grids, `models/hub/yolov5n6.yaml`.
+/// The anchors of YOLOv5's models with four grids, `models/hub/yolov5n6.yaml`.
 const YOLOV5_P6: [[u16; 2]; 12] = [
     [19, 27],
     [44, 40],
@@ -412,11 +414,11 @@ fn raw_grids(shapes: &Shapes<'_>) -> Option<Export> {
     let darknet = |[_, channels, h, w]: &[Option<usize>; 4]| {
         channels.is_some_and(|channels| channels.is_multiple_of(3) && channels > 15) && shapes.is_grid([*h, *w])
     };
-    // Each has a grid of its own.
+    // Each has its own grid.
     let same = fours.windows(2).all(|pair| pair[0][1] == pair[1][1] && pair[0][2] != pair[1][2]);
     if (2..=3).contains(&all) && same && !fours.is_empty() && fours.iter().all(darknet) {
         const NAME: &str = "Darknet's YOLO";
-        // The layers' numbers are those of the .cfg. Maps of classes also have such shapes.
+        // The numbers match the layers of the .cfg. Class maps can also have such shapes.
         let are = |layers: &[&str]| {
             let is = |output: &TensorInfo| layers.iter().any(|layer| output.name == format!("{layer}_convolutional"));
             shapes.outputs.iter().all(is)
@@ -482,7 +484,7 @@ fn raw_grids(shapes: &Shapes<'_>) -> Option<Export> {
     mit_yolo(shapes)
 }
 
-/// The scores, bins and distances of each grid, and again those of the auxiliary branch.
+/// The scores, bins and distances of each grid, and again for the auxiliary branch.
 fn mit_yolo(shapes: &Shapes<'_>) -> Option<Export> {
     const NAME: &str = "MIT YOLO (MultimediaTechLab/YOLO)";
     let dims: Vec<Vec<Option<usize>>> = shapes.outputs.iter().map(Shapes::dims).collect();
@@ -507,7 +509,8 @@ fn mit_yolo(shapes: &Shapes<'_>) -> Option<Export> {
 /// Offsets from EfficientDet's anchors, and scores after the sigmoid.
 fn efficientdet(shapes: &Shapes<'_>) -> Export {
     const NAME: &str = "EfficientDet (Yet-Another-EfficientDet-Pytorch)";
-    // zylo117's takes channels first. Others have the same names and as many anchors, of other sizes and another order of sides.
+    // zylo117's model takes channels first. Others have the same names and as many anchors, but other sizes and another order
+    // of sides.
     if shapes.has_channels_last() {
         let note = "its boxes are offsets from anchors that the file does not show: use an export with the decoding and NMS inside";
         return Export::named("RetinaNet or a Keras EfficientDet", Reading::Refused, note);
@@ -595,14 +598,14 @@ fn finished(shapes: &Shapes<'_>) -> Option<Export> {
         Reading::Head(HeadSpec::Ssd(spec), None)
     };
     if rank_three && shapes.are_named(&["boxes", "labels", "scores"]) {
-        let note = "class 0 is the background, and pictures are RGB from 0 to 1 at any size";
+        let note = "class 0 is the background, and images are RGB from 0 to 1 at any size";
         let input = ["fit = \"stretch\"", "scale = \"1/255\"", "mean = 0", "std = 1"].map(str::to_owned).to_vec();
         return Some(Export { input, ..Export::named("torchvision", boxes(BoxUnit::Pixels, Background::First), note) });
     }
     let zoo = |name: &str| shapes.output(name).is_some();
     if shapes.are_named(&["bboxes", "labels", "scores"]) && shapes.size == Some((1200, 1200)) {
         let note =
-            "the SSD of ONNX's model zoo; its labels count from 1, and pictures have ImageNet's mean and deviation";
+            "the SSD of ONNX's model zoo; its labels count from 1, and images have ImageNet's mean and deviation";
         let input =
             ["fit = \"stretch\"", "scale = \"1/255\"", "mean = [0.485, 0.456, 0.406]", "std = [0.229, 0.224, 0.225]"];
         let input = input.map(str::to_owned).to_vec();
@@ -678,13 +681,13 @@ fn rows_spec(columns: Option<&[Column]>, nms: bool) -> HeadSpec {
     HeadSpec::YoloNms { keypoints: None, unit: BoxUnit::Pixels, oriented: false, rows }
 }
 
-/// Rows that the model has chosen, with numbers of classes among which is the background's.
+/// Rows that the model has chosen, with class numbers that include the background.
 fn background_rows(columns: &[Column], unit: BoxUnit, background: Background) -> HeadSpec {
     let rows = RowsSpec { columns: Some(columns.to_vec()), background, ..RowsSpec::default() };
     HeadSpec::YoloNms { keypoints: None, unit, oriented: false, rows }
 }
 
-/// Rows `[1, 1, N, 7]` of the layer of that name.
+/// Rows `[1, 1, N, 7]` of the layer with that name.
 fn detection_output(shapes: &Shapes<'_>) -> Option<Export> {
     use Column::{Batch, Class, Score, X1, X2, Y1, Y2};
     let is_rows = |output: &&TensorInfo| matches!(Shapes::dims(output)[..], [_, Some(1), _, Some(7)]);
@@ -725,7 +728,7 @@ fn candidates(shapes: &Shapes<'_>) -> Option<Export> {
     let read = |exporter, spec, note: &str| Some(Export::named(exporter, Reading::Head(spec, None), note));
     let rows = shapes.last::<2>().unwrap_or_default();
     let is_row = |output: &&TensorInfo| Shapes::dims(output).last() == Some(&Some(6));
-    // A row for each cell or anchor; of an open size only their number shows it.
+    // A row for each cell or anchor; for an open input size, only the number of rows shows it.
     let many = |rows: Option<usize>| match shapes.size {
         Some(_) => rows.is_some() && (shapes.are_cells(rows, 1) || shapes.are_cells(rows, 3)),
         None => rows.is_some_and(|count| count > 1000),

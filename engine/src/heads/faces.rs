@@ -1,8 +1,8 @@
 //! Faces with five landmarks on grids: SCRFD, YuNet and RetinaFace.
 //!
-//! A row stands for an anchor of a cell; rows go cell by cell, line by line. A grid has ceil(size / stride) cells. Outputs are
-//! found by their shapes, and those of unknown shapes by their order, which is InsightFace's and OpenCV's: all grids of one kind,
-//! then the next kind.
+//! A row stands for an anchor of a cell; rows go cell by cell, line by line. A grid has ceil(size / stride) cells. Outputs
+//! are found by their shapes, or if the shapes are unknown by their order, as in InsightFace and OpenCV: all grids of one
+//! kind, then the next kind.
 //!
 //! - `scrfd` (InsightFace): scores `[n, 1]`, boxes `[n, 4]` and perhaps points `[n, 10]` for each grid, with or without a batch
 //!   dimension before them; one or two anchors a cell. A box is the distances to its left, top, right and bottom, and a point is
@@ -78,7 +78,7 @@ impl FacesLayout {
 }
 
 impl Faces {
-    /// Returns the grids, with `anchors` anchors a cell where the sizes of prior boxes do not say how many.
+    /// Returns the grids, with `anchors` anchors per cell unless the sizes of prior boxes determine the number.
     fn grids(&self, anchors: usize, (width, height): (u32, u32)) -> Vec<Grid> {
         let grid = |index: usize, stride: u32| {
             let stride = stride.max(1);
@@ -154,7 +154,7 @@ fn is_table(outputs: ModelOutputs<'_>, index: usize, rows: usize, width: usize) 
     outputs.shape(index).last::<2>().is_some_and(|[n, w]| may_be(n, rows) && may_be(w, width))
 }
 
-/// Where boxes and points start from, in pixels of the input.
+/// The origin of boxes and points, in pixels of the input.
 struct Anchor {
     x: f32,
     y: f32,
@@ -204,7 +204,7 @@ impl Decoder for Faces {
             return Err(format!("the card names {} instead of one", classes_text(self.class_count)).into());
         }
         let (style, strides) = (self.spec.style, &self.spec.strides);
-        // The outputs of YuNet would do for SCRFD but for its objectness, without which scores are wrong.
+        // YuNet's outputs would also fit SCRFD, except for the objectness, without which the scores are wrong.
         let (least, most) = (2 * strides.len(), 3 * strides.len());
         if style == FacesStyle::Scrfd && ![least, most].contains(&outputs.count()) {
             let count = outputs.count();
@@ -232,7 +232,7 @@ impl Decoder for Faces {
             let (width, height) = input_size;
             let problem =
                 format!("no such outputs have the {rows} of strides {strides:?} over {width}x{height} pixels");
-            // Boxes and scores alone would do for an SSD.
+            // Boxes and scores alone would also fit an SSD.
             if style == FacesStyle::Retinaface && [4, 2, 2 * POINTS].into_iter().all(has) {
                 let remedy = "write the `strides` and `min_sizes` that the model was trained with under [head] \
                               (`visiond inspect` shows the usual ones that fit)";

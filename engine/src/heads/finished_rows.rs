@@ -1,7 +1,7 @@
 //! Checks, frame by frame, whether model-selected rows are consistent with the card.
 //!
-//! The rows of one exporter have the class where those of another have the score, and a trial on a test image may find none. So
-//! every frame is checked. A row that contradicts the card is an error, because all other rows are misread as well.
+//! One exporter's rows have the class where another's have the score, and a trial on a test image may find no rows. So every
+//! frame is checked. A row that contradicts the card is an error, because all other rows are misread as well.
 //!
 //! The GPU's filter keeps such rows with the class `visiond_kernels::filter::ODD`, so that both see the same.
 
@@ -16,21 +16,21 @@ use super::spec::{Background, BoxFormat, Column};
 /// The greatest score, with the rounding of f16.
 const MOST_SCORE: f32 = 1.001;
 
-/// How far a class may be from a whole number. The GPU's filter has the same number.
+/// How far a class may be from a whole number. The GPU's filter uses the same value.
 const WHOLE: f32 = 0.01;
-/// The same below the next one.
+/// The same distance below the next whole number.
 const NEXT: f32 = 0.99;
 
-/// Numbers from here on are not classes: f32 cannot represent every integer. The GPU's filter has the same number.
+/// Numbers from here on are not classes: f32 cannot represent every integer. The GPU's filter uses the same value.
 const MOST_CLASS: f32 = 16_777_216.0;
 
-/// How far a box may end before it begins, in parts of the input's side: more than f16 rounds.
+/// How far a box may end before it begins, as a fraction of the input's side: more than f16's rounding.
 const ROUNDING: f32 = 1.0 / 256.0;
 
 /// The key of a row that contradicts the card.
 pub(super) const KEY: &str = "head.columns";
 
-/// One row, as the card says to read it.
+/// One row, read according to the card.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct FinishedRow {
     pub(super) score: f32,
@@ -138,7 +138,7 @@ impl RowCheck {
             RowFault::Score => ("a score is from 0 to 1", remedy),
             RowFault::Class => ("a class is a whole number from 0 on", remedy),
             RowFault::Box => ("a box is finite and ends after it begins", remedy),
-            // So many classes are a different kind of number.
+            // This many distinct values cannot be classes.
             RowFault::Unnamed(class) if class >= 10_000 => (UNNAMED, remedy),
             RowFault::Unnamed(class) => {
                 let names = classes_text(class as usize + 1);
@@ -153,7 +153,7 @@ impl RowCheck {
 /// Whether a label is a whole number; NaN, which is a fault of a used row only, counts as one. The GPU's filter computes the same.
 #[inline]
 fn is_whole(label: f32) -> bool {
-    /// From here on, f32 has no fractions; and below, a number fits into an i32, which rounds faster than `trunc`.
+    /// From here on, f32 has no fractions; below, a number fits into an i32, whose conversion is faster than `trunc`.
     const NO_FRACTIONS: f32 = 8_388_608.0;
     let off = (label - label as i32 as f32).abs();
     let between = off > WHOLE && off < NEXT;
@@ -163,7 +163,8 @@ fn is_whole(label: f32) -> bool {
 /// Whether a label is a whole number beyond doubt, at half the cost of [`is_whole`]: false for NaN, and for some from 2^22 on.
 #[inline]
 fn is_surely_whole(label: f32) -> bool {
-    /// 1.5 * 2^23: a sum of it and a number from 0 on has no room for fractions, so it is rounded to a whole number.
+    /// 1.5 * 2^23: adding this to a non-negative number leaves no bits for fractions, so the sum is rounded to a whole
+    /// number.
     const TO_WHOLE: f32 = 12_582_912.0;
     let label = label.abs();
     (label - ((label + TO_WHOLE) - TO_WHOLE)).abs() <= WHOLE
@@ -180,7 +181,7 @@ pub(super) struct RowColumns {
     pub(super) format: BoxFormat,
     pub(super) score: usize,
     pub(super) class: usize,
-    /// The numbers that it has at least.
+    /// The minimum number of columns.
     pub(super) width: usize,
 }
 
@@ -191,7 +192,7 @@ pub(super) const BOX_SCORE_CLASS: RowColumns =
 pub(super) const BATCH_BOX_CLASS_SCORE: RowColumns =
     RowColumns { box_at: [1, 2, 3, 4], format: BoxFormat::Xyxy, score: 6, class: 5, width: 7 };
 
-/// The orders of public exports that a card need not write: Ultralytics; YOLOv7.
+/// The orders of public exports that a card need not state: Ultralytics; YOLOv7.
 const USUAL_ORDERS: [&[Column]; 2] = {
     use Column::{Batch, Class, Score, X1, X2, Y1, Y2};
     [&[X1, Y1, X2, Y2, Score, Class], &[Batch, X1, Y1, X2, Y2, Class, Score]]
@@ -238,7 +239,7 @@ pub(super) fn orders_of(width: usize) -> impl Iterator<Item = &'static [Column]>
     USUAL_ORDERS.into_iter().chain(OTHER_ORDERS).filter(move |columns| columns.len() == width)
 }
 
-/// Returns an order as a card has it; `None` for one that it need not write.
+/// Returns an order in a card's notation; `None` for one that it need not state.
 pub(super) fn written_order(columns: &[Column]) -> Option<Vec<Column>> {
     (!USUAL_ORDERS.contains(&columns)).then(|| columns.to_vec())
 }
@@ -254,13 +255,13 @@ pub(super) fn order_of(
     let fits = |columns: &&&[Column]| {
         let Some(places) = RowColumns::of(columns).filter(|places| places.width == width) else { return false };
         let rows = values.chunks_exact(width).map(|row| (row[places.score], row[places.class], row));
-        // A score or class of all rows that is 0 fits any order.
+        // A score or class that is 0 in all rows fits any order.
         let any = values.chunks_exact(width).any(|row| row[places.score] > 0.0);
         let read = |row: &[f32]| {
             let found = corners(places.four(row), places.format);
             let [x1, y1, x2, y2] = found;
             let (right, bottom) = (check.input_size.0 as f32 + far_x, check.input_size.1 as f32 + far_y);
-            // Corners are sizes of no contradiction, but boxes of such sizes reach out of the input.
+            // Corners read as sizes are no contradiction by themselves, but such boxes extend beyond the input.
             let is_inside = x1 >= -far_x && y1 >= -far_y && x2 <= right && y2 <= bottom;
             if places.format == BoxFormat::Xyxy || is_inside { found } else { [f32::NAN; 4] }
         };
@@ -279,8 +280,8 @@ pub(super) fn any_order(width: usize) -> String {
     format!("write the order of the model's numbers as `columns` under [head], such as {}", Column::list(example))
 }
 
-/// Whether so many rows are those of every cell of grids with the usual strides, one or three each: then nothing has chosen among
-/// them.
+/// Whether this number of rows covers every cell of grids with the usual strides, with one or three rows each: then the model
+/// has not filtered them.
 pub(super) fn are_all_cells(rows: usize, (width, height): (u32, u32)) -> bool {
     let cells = |strides: &[u32]| -> usize {
         strides.iter().map(|&stride| width.div_ceil(stride) as usize * height.div_ceil(stride) as usize).sum()

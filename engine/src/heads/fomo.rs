@@ -1,11 +1,11 @@
-//! FOMO of Edge Impulse: a class for each cell of a grid, whose neighbours are one object.
+//! Edge Impulse's FOMO: a class for each cell of a grid; neighbouring cells form one object.
 //!
-//! Reads one output `[1, h, w, classes + 1]` after the softmax, whose first class is the background. Every cell and class whose
-//! score passes joins the first object of its class that it touches, at a side or a corner; then objects that touch are one. An
-//! object is the box of its cells, in pixels, and its score is the best of them; the box's middle is the centroid that Edge
-//! Impulse shows. The box shows where an object is, not how large it is.
+//! Reads one output `[1, h, w, classes + 1]` after the softmax, whose first class is the background. Every cell and class
+//! whose score passes joins the first object of its class that it touches, at a side or a corner; then touching objects are
+//! merged. An object is the box around its cells, in pixels, with the best of their scores; the centre of the box is the
+//! centroid that Edge Impulse shows. The box shows where an object is, not how large it is.
 //!
-//! As in the project's code, a cell to the left of an object or above it moves the object there and does not widen it.
+//! As in the project's code, a cell to the left of an object or above it moves the object there without widening it.
 //!
 //! The merging needs all cells in order, so the outputs are copied and decoded on the CPU: they are small.
 //!
@@ -21,11 +21,11 @@ use super::outputs::{ModelOutputs, classes_with_background};
 use super::raw_numbers::{Numbers, not_probabilities};
 use super::spec::Background;
 
-/// The most cells: a larger map would be one of pixels.
+/// The most cells; a larger map would be a pixel map.
 const MAX_CELLS: usize = 1 << 14;
 
-/// The most scores, and the most objects of a frame: merging compares each score that passes with each object. Cells beyond them
-/// are left out, unless they touch one.
+/// The most scores and objects of a frame: merging compares each passing score with each object. Further cells are left out
+/// unless they touch an object.
 const MAX_SCORES: usize = 1 << 18;
 const MAX_OBJECTS: usize = 1 << 10;
 
@@ -40,11 +40,11 @@ pub(super) struct FomoLayout {
     output: usize,
     lines: usize,
     columns: usize,
-    /// Scores of a cell, including the background's.
+    /// Scores per cell, including the background's.
     width: usize,
 }
 
-/// Cells that touch, and the best of their scores: a cube of the project's code.
+/// Touching cells with their best score: a cube in the project's code.
 #[derive(Clone, Copy)]
 pub(super) struct Object {
     class: u32,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use half::f16;
 
-/// The values of one frame. Empty, without memory, unless the model's head gives such values.
+/// The values of one frame. Empty, without memory, unless the model's head outputs such values.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct FrameValues {
     /// The attributes in the order of the card, without those that have no finite number.
@@ -18,7 +18,7 @@ pub struct FrameValues {
 /// One attribute of a frame.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AttributeValue {
-    /// Its name by the card.
+    /// Its name in the card.
     pub name: Arc<str>,
     /// Its value.
     pub reading: Reading,
@@ -44,7 +44,7 @@ pub struct ScoredLabel {
     pub score: f32,
 }
 
-/// Depth as a grid over the frame, row by row. Empty if the model gives none.
+/// Depth as a grid over the frame, row by row. Empty if the model outputs none.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct DepthGrid {
     /// The number of columns; 0 if there is no depth.
@@ -66,7 +66,7 @@ impl FrameValues {
         self.attributes.is_empty() && self.embedding.is_empty() && self.depth.is_empty()
     }
 
-    /// Returns the embedding as halves, little endian.
+    /// Returns the embedding as little-endian f16.
     pub fn embedding_as_f16(&self) -> Vec<u8> {
         self.embedding.iter().flat_map(|&number| f16::from_f32(number).to_le_bytes()).collect()
     }

@@ -1,6 +1,6 @@
 //! Describes heads to the GPU's candidate filter, and turns its list into [`Decoded`].
 //!
-//! `Decoder::filter` describes, number by number, what `Decoder::decode` does; a test compares the two.
+//! `Decoder::filter` describes exactly the arithmetic of `Decoder::decode`; a test compares the two.
 
 use std::ops::Range;
 
@@ -26,7 +26,7 @@ pub(super) fn rows_of(outputs: ModelOutputs<'_>, output: usize) -> Option<(Value
     Some((Values::rows(output, rows, width), rows, width))
 }
 
-/// Makes a table of scores and boxes and nothing else.
+/// Creates a table of only scores and boxes.
 pub(super) fn table(rows: usize, scores: Values, boxes: Values) -> Table {
     Table {
         first_row: 0,
@@ -78,11 +78,11 @@ pub(super) fn plain_points(keypoints: Keypoints, unit: BoxUnit, input_size: (u32
     Points { count: keypoints.count, code }
 }
 
-/// Describes the angle of a turned box.
+/// Describes the angle of an oriented box.
 pub(super) const ANGLE: Points = Points { count: 1, code: PointCode::Angle };
 
-/// Makes a spec for boxes with the best class of each and plain scores; the families change what differs, and `Checked` sets
-/// size and threshold.
+/// Creates a spec for boxes with their best class and plain scores. The families change the parts that differ, and `Checked`
+/// sets size and threshold.
 pub(super) fn best_of(tables: Vec<Table>, classes: Range<usize>, boxes: BoxCode) -> FilterSpec {
     FilterSpec {
         input_size: (0, 0),
@@ -100,7 +100,7 @@ pub(super) fn best_of(tables: Vec<Table>, classes: Range<usize>, boxes: BoxCode)
 }
 
 impl Decoded {
-    /// Takes over what the filter found, in the order in which `decode` finds it.
+    /// Copies the filter's candidates in the order in which `decode` finds them.
     pub(super) fn take(&mut self, found: &Filtered<'_>) {
         self.clear();
         self.lost = found.lost;

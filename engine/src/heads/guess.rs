@@ -1,5 +1,5 @@
-//! Guesses which heads fit a model, from the shapes of its outputs and its last operators: for `inspect`, for the error about a
-//! missing card, and for the correction of a card that does not fit.
+//! Guesses which heads fit a model from the shapes of its outputs and its last operators. Used by `inspect`, the error about
+//! a missing card, and the correction of a card that does not fit.
 
 use visiond_kernels::tensor::DType;
 
@@ -29,7 +29,7 @@ use crate::ultralytics::UltralyticsError;
 pub struct HeadGuess {
     /// The family of the head, for a card's `family`.
     pub family: Family,
-    /// The number of classes that the shape has room for, if known.
+    /// The number of classes that the shape implies, if known.
     pub class_count: Option<usize>,
     /// Why it fits, in words.
     pub reason: String,
@@ -41,18 +41,18 @@ pub struct HeadGuess {
 
 /// A guess before it is tried.
 pub(super) struct HeadProposal {
-    /// A smaller rank is likelier.
+    /// A lower rank is more likely.
     rank: u8,
     pub(super) spec: HeadSpec,
     pub(super) classes: Option<usize>,
     reason: String,
 }
 
-/// The grids that models have; the first are the usual ones.
+/// The grids of known models, the usual ones first.
 const GRIDS: [&[u32]; 8] =
     [&[8, 16, 32], &[8, 16, 32, 64], &[4, 8, 16, 32], &[8, 16, 32, 64, 128], &[16, 32, 64], &[16, 32], &[8, 16], &[32]];
 
-/// The numbers of keypoints that data sets have: MediaPipe's and WIDER's faces, COCO's bodies, hands, faces, whole bodies.
+/// The numbers of keypoints in data sets: MediaPipe's and WIDER's faces, COCO's bodies, hands, faces, whole bodies.
 const POINTS: [usize; 5] = [5, 17, 21, 68, 133];
 
 fn cells(size: (u32, u32), strides: &[u32]) -> usize {
@@ -83,7 +83,7 @@ impl Evidence<'_> {
         self.facts.tails.get(&self.facts.outputs[output].name).cloned().unwrap_or_default()
     }
 
-    /// Returns the keypoints that `numbers` of each box can be.
+    /// Returns the keypoints that this many `numbers` per box can represent.
     fn points(&self, numbers: usize, tail: &OutputTail) -> Option<Keypoints> {
         let seen = |count: usize| tail.widths.contains(&count) && tail.widths.contains(&numbers);
         let fits = |each: usize| {
@@ -93,7 +93,7 @@ impl Evidence<'_> {
         [3, 2].into_iter().find(|&each| fits(each)).map(|each| Keypoints { count: numbers / each, scored: each == 3 })
     }
 
-    /// Returns how many numbers of each box are mask coefficients: the planes of an output that is no table.
+    /// Returns how many numbers per box are mask coefficients: the number of planes of an output that is not a table.
     fn masks(&self) -> usize {
         let planes = |index| ModelOutputs::Declared(self.facts.outputs).shape(index).last::<3>();
         let masks = (0..self.facts.outputs.len()).filter_map(planes).find_map(|[count, height, _]| {
@@ -103,7 +103,7 @@ impl Evidence<'_> {
         masks.unwrap_or(0)
     }
 
-    /// Splits the numbers beside the box and the objectness of a YOLO: classes, keypoints, mask coefficients.
+    /// Splits the numbers after the box and the objectness of a YOLO into classes, keypoints and mask coefficients.
     fn parts(&self, numbers: usize, tail: &OutputTail) -> (usize, Option<Keypoints>, usize) {
         let masks = self.masks();
         let rest = numbers.saturating_sub(self.named);
@@ -118,7 +118,7 @@ impl Evidence<'_> {
         if masks > 0 && masks < numbers {
             return (numbers - masks, None, masks);
         }
-        // One class, as people are; the only number of points that classes alone are hardly ever.
+        // One class, such as people, with the only number of points that is hardly ever a number of classes.
         let one = numbers.checked_sub(1).and_then(|rest| self.points(rest, tail));
         let person = Keypoints { count: 17, scored: true };
         match one.filter(|points| *points == person || tail.widths.contains(&points.count)) {
@@ -127,11 +127,11 @@ impl Evidence<'_> {
         }
     }
 
-    /// Returns the last bins that the distances of NanoDet's rows of `width` numbers can have, the likeliest first.
+    /// Returns the possible values of `reg_max` for NanoDet's rows of `width` numbers, most likely first.
     fn bins(&self, width: usize, tail: &OutputTail) -> Vec<usize> {
         let distances = |reg_max: usize| 4 * (reg_max + 1);
         let mut found: Vec<usize> = (1..=64).filter(|&reg_max| tail.widths.contains(&distances(reg_max))).collect();
-        // A layer may make scores and distances together; then their number shows nothing.
+        // One layer may output scores and distances together; then their number is inconclusive.
         found.retain(|&reg_max| width > distances(reg_max) && tail.widths.contains(&(width - distances(reg_max))));
         if let RowParts::ScoresFirst { rest, .. } = RowParts::of(tail, Some(width)) {
             found.extend((1..=64).filter(|&reg_max| rest == distances(reg_max)));
@@ -149,15 +149,15 @@ fn propose_from_table(evidence: &mut Evidence<'_>, output: usize, [a, b]: [Optio
     let tail = evidence.tail(output);
     let several = evidence.facts.outputs.len() > 1;
     let masks = evidence.masks();
-    // Every YOLO takes a sigmoid: scores that come straight from a layer, or from a softmax, are another network's.
+    // Every YOLO applies a sigmoid: scores straight from a layer, or from a softmax, belong to another network.
     let scored = !tail.seen || tail.sigmoid;
     let (rows, columns) = (RowParts::of(&tail, b), RowParts::of(&tail, a));
     let size = evidence.size;
     for (index, strides) in GRIDS.into_iter().enumerate() {
         let Some(size) = size else { break };
         let (unusual, count) = (u8::from(index > 1), cells(size, strides));
-        // A walk that did not see every path may have missed the sigmoid, and a quantised one has other operators; the usual grids
-        // speak for a YOLO all the same, and a run shows whether its scores are none.
+        // A walk that did not see every path may have missed the sigmoid, and a quantised graph has other operators. The
+        // usual grids still indicate a YOLO, and a run shows whether its scores are valid.
         let computed = !tail.is_raw() && !tail.softmax && rows != RowParts::Other && columns != RowParts::Other;
         let scored = scored || index < 2 && (!tail.known || computed);
         let (of_cells, of_anchors) = (a == Some(count), a == Some(3 * count));
@@ -173,12 +173,12 @@ fn propose_from_table(evidence: &mut Evidence<'_>, output: usize, [a, b]: [Optio
             let rank = if sure { 0 } else { rank_of(b - 5, 1, 4) };
             evidence.add(rank + unusual, spec, Some(b - 5), reason);
         }
-        // Decoded boxes with an objectness that is their own: YOLOv6.
+        // Decoded boxes with a separate objectness: YOLOv6.
         let apart = matches!(rows, RowParts::BoxFirst { exp: false, objectness: true, .. });
         if let Some(b) = b.filter(|_| of_cells && apart && rows.may_be_yolov5(masks)) {
             propose_yolov5(evidence, &tail, b, unusual, &format!("one row for each of {count} cells"));
         }
-        // The same where the graph shows nothing of the parts.
+        // The same if the graph does not show the parts.
         let hidden = rows == RowParts::Hidden && tail.known && tail.arithmetic && !tail.exp;
         if let Some(b) = b.filter(|&b| scored && of_cells && hidden && b > 5) {
             let rank = rank_of(b - 5, 3, 5) + unusual;
@@ -195,7 +195,7 @@ fn propose_from_table(evidence: &mut Evidence<'_>, output: usize, [a, b]: [Optio
             propose_yolov8(evidence, &tail, b, rank, &format!("one row for each of {count} cells"));
         }
     }
-    // MoveNet finds one body, or six.
+    // MoveNet finds one body or six.
     match (a, b) {
         (Some(movenet::POINTS), Some(3)) => {
             evidence.add(0, HeadSpec::Movenet, Some(1), "17 points of y, x and score");
@@ -207,10 +207,10 @@ fn propose_from_table(evidence: &mut Evidence<'_>, output: usize, [a, b]: [Optio
     }
     let few = a.is_none_or(|rows| rows <= 1000);
     let chosen = rows.may_be_chosen(&tail);
-    // Rows of seven numbers begin with the frame of the batch, and there is no batch before them.
+    // Rows of seven numbers begin with the frame's index, and the output has no batch dimension.
     let batched = b == Some(7) && evidence.facts.outputs[output].shape.as_ref().is_none_or(|dims| dims.len() == 2);
     if chosen && few && (b == Some(6) || batched) {
-        // Rows that nothing has chosen may also be those of YOLOv5 or YOLOX with one class.
+        // Unfiltered rows may also come from YOLOv5 or YOLOX with one class.
         let on_grid = evidence.proposals.iter().any(|proposal| proposal.rank <= 1);
         let open = (a.is_none() || on_grid) && !batched && !tail.chosen && tail.known;
         let unit = unit_of(&tail).unwrap_or(BoxUnit::Pixels);
@@ -241,7 +241,7 @@ fn propose_from_table(evidence: &mut Evidence<'_>, output: usize, [a, b]: [Optio
         );
     }
     let in_columns = evidence.proposals.iter().any(|p| p.spec.family() == Family::Yolov8 && a < b);
-    // Parts in columns show that these are no rows.
+    // If the parts are in columns, these are not rows.
     let in_rows = rows != RowParts::Hidden || columns == RowParts::Hidden;
     let queries = !several && scored && !in_columns && in_rows && rows.may_be_detr(&tail);
     let least = if rows == RowParts::Hidden { 6 } else { 5 };
@@ -300,18 +300,18 @@ fn propose_nanodet(
     }
 }
 
-/// The numbers of YOLOv5-face's rows.
+/// The columns of YOLOv5-face's rows.
 const YOLOV5_FACE: usize = 16;
 
 fn propose_yolov5(evidence: &mut Evidence<'_>, tail: &OutputTail, width: usize, rank: u8, rows: &str) {
     let (classes, points, masks) = match RowParts::of(tail, Some(width)) {
-        // YOLOv5-face: the numbers after the objectness are five points and the score of the one class.
+        // YOLOv5-face: five points and the score of the only class follow the objectness.
         RowParts::BoxFirst { scores: 1, .. } => (1, Some(FACE_POINTS), 0),
         RowParts::BoxFirst { scores, rest, rest_scored: true, .. } if rest > 0 && rest.is_multiple_of(3) => {
             (scores - 1, Some(Keypoints { count: rest / 3, scored: true }), 0)
         }
         RowParts::BoxFirst { scores, rest, .. } => (scores - 1, None, rest),
-        // Hardly anything else has so many numbers.
+        // Hardly any other model has this many numbers.
         _ if width == YOLOV5_FACE => (1, Some(FACE_POINTS), 0),
         _ => evidence.parts(width - 5, tail),
     };
@@ -337,7 +337,7 @@ fn propose_yolov8(evidence: &mut Evidence<'_>, tail: &OutputTail, width: usize, 
     let mut oriented = false;
     let (classes, keypoints, masks) = match RowParts::of(tail, Some(width)) {
         RowParts::BoxFirst { scores, rest: 0, .. } => (scores, None, 0),
-        // A single number is an angle. YOLO26 gives it straight from a layer.
+        // A single number is an angle. YOLO26 outputs it straight from a layer.
         RowParts::BoxFirst { scores, rest: 1, .. } => {
             oriented = true;
             (scores, None, 0)
@@ -360,7 +360,8 @@ fn propose_yolov8(evidence: &mut Evidence<'_>, tail: &OutputTail, width: usize, 
     evidence.add(rank, HeadSpec::Yolov8 { keypoints, masks, oriented }, Some(classes), reason);
 }
 
-/// Returns the unit of boxes that the graph shows: pixels need a large factor, fractions only what a sigmoid or exp(x) gives.
+/// Returns the unit of boxes that the graph implies: pixels need a large factor, fractions follow directly from a sigmoid or
+/// exp(x).
 fn unit_of(tail: &OutputTail) -> Option<BoxUnit> {
     match tail.pixels {
         Some(true) => Some(BoxUnit::Pixels),
@@ -398,14 +399,14 @@ fn propose_from_several(evidence: &mut Evidence<'_>) {
     }
     if let Ok(Some(found)) = EndToEndOutputs::find(ModelOutputs::Declared(outputs), &BoxesSpec::default()) {
         let [rows, _] = ModelOutputs::Declared(outputs).rows_and_columns(found.boxes);
-        // More rows than a model chooses: these are all candidates, of which nothing has removed those of the same object.
+        // More rows than a model selects: these are all candidates, without suppression.
         if rows.is_none_or(|rows| rows <= MOST_FINAL) {
             propose_end_to_end(evidence, &found, inputs);
         }
         return;
     }
     propose_nanodet_split(evidence, &tables);
-    // Of several tables of four columns, a name or what the graph computed shows which are the boxes.
+    // Among several tables of four columns, the name or the graph shows which one holds the boxes.
     let unlikely = |index: usize| {
         let tail = evidence.tail(index);
         let computed = !tail.softmax && (tail.format.is_some() || tail.arithmetic || tail.sigmoid);
@@ -419,7 +420,7 @@ fn propose_from_several(evidence: &mut Evidence<'_>) {
     }
     let one = tables.iter().find(|(_, [_, width])| *width == Some(1));
     let pointed = tables.iter().any(|(_, [_, width])| width.is_some_and(|w| w > 4 && w % 2 == 0));
-    // The head takes the sigmoid itself.
+    // The head applies the sigmoid itself.
     if let Some((_, _)) = one.filter(|(index, _)| pointed && !evidence.tail(*index).sigmoid) {
         let reason = "one score a row, and boxes with keypoints";
         evidence.add(1, HeadSpec::Blazeface(BlazefaceSpec::default()), Some(1), reason);
@@ -436,8 +437,8 @@ fn propose_from_several(evidence: &mut Evidence<'_>) {
     let is_named = heat.is_some();
     let heat = heat.or_else(|| planes.iter().find(|(_, [c, ..])| !matches!(c, Some(2 | 10))));
     let Some(&(heat, [classes, lines, columns])) = heat else { return };
-    // The same two planes are what optical flow has, or a second output of a segmentation: sizes and offsets are two such
-    // outputs, unless their names show what they are, and all of them are as large as the heat map.
+    // Optical flow, or a second output of a segmentation, also has two planes. So unless names identify them, sizes and
+    // offsets must be two such outputs, all as large as the heat map.
     let twos =
         planes.iter().filter(|(index, [c, h, w])| *index != heat && *c == Some(2) && [*h, *w] == [lines, columns]);
     let all_sides = |&(index, [c, h, w]): &(usize, [Option<usize>; 3])| {
@@ -466,8 +467,8 @@ fn propose_from_several(evidence: &mut Evidence<'_>) {
     evidence.add(3, spec(HeatmapStyle::CenterNet, true), classes, "a heat map, sizes and offsets");
 }
 
-/// The strides and prior boxes of faces: those that models have by default, SCRFD's with five grids, and those of
-/// Face-Detector-1MB, which is decoded as RetinaFace is.
+/// The strides and prior boxes of faces: the default ones, SCRFD's with five grids, and those of Face-Detector-1MB, which is
+/// decoded like RetinaFace.
 fn face_specs(style: FacesStyle) -> Vec<FacesSpec> {
     let usual = FacesSpec { style, ..FacesSpec::default() };
     let other = match style {
@@ -492,12 +493,12 @@ fn propose_faces(evidence: &mut Evidence<'_>, tables: &[(usize, [Option<usize>; 
     let named = |part: &str| outputs.iter().any(|output| named_like(output, part));
     let style = match (scores, of_width(2), boxes, points) {
         (0, 1, 1, 1) => FacesStyle::Retinaface,
-        // One box a cell is what others have.
+        // Others have one box per cell.
         (3, 0, 3, 0) if paired => FacesStyle::Scrfd,
         (5, 0, 5, 0) => FacesStyle::Scrfd,
         (3 | 5, 0, grids, marked) if grids == scores && grids == marked => FacesStyle::Scrfd,
         (6, 0, 3, 3) => FacesStyle::Yunet,
-        // Exports of open shapes have the names of their projects' own.
+        // Exports with open shapes use their project's own names.
         _ if outputs.len() == 3 && ["loc", "conf", "landm"].into_iter().all(named) => FacesStyle::Retinaface,
         _ if outputs.len() == 12 && ["cls_8", "obj_8", "bbox_8", "kps_8"].into_iter().all(named) => FacesStyle::Yunet,
         _ => return false,
@@ -522,7 +523,7 @@ fn propose_nanodet_split(evidence: &mut Evidence<'_>, tables: &[(usize, [Option<
         return;
     }
     let tail_of = |width: usize| of_width(width).map(|(index, _)| evidence.tail(*index)).collect::<Vec<_>>();
-    // Distances are logits of bins; the usual number of bins goes before another.
+    // Distances are logits of bins; the usual number of bins takes precedence.
     let may_be = |(classes, distances): &(usize, usize)| {
         let tails = tail_of(*distances);
         let raw = tails.iter().all(|tail| !tail.seen || tail.is_raw());
@@ -559,7 +560,7 @@ fn propose_end_to_end(evidence: &mut Evidence<'_>, found: &EndToEndOutputs, inpu
     let counted = found.count.is_some();
     let deployed = inputs.iter().any(|i| i.name.contains("target_size"));
     let tail = evidence.tail(found.boxes);
-    // TensorFlow's detection API: y comes first, in fractions of the input, and labels count as COCO's annotations do.
+    // TensorFlow's detection API: y comes first, as fractions of the input, and labels are numbered like COCO's annotations.
     let tensorflow = named_like(&outputs[found.boxes], "detection_boxes");
     if counted && !tensorflow {
         let unit = unit_of(&tail).unwrap_or(BoxUnit::Pixels);
@@ -587,11 +588,11 @@ fn propose_end_to_end(evidence: &mut Evidence<'_>, found: &EndToEndOutputs, inpu
     }
 }
 
-/// The queries of DETR, whose classes are COCO's and one that is none, with a softmax. Its successors have 300 and sigmoids.
+/// The queries of DETR, with COCO's classes, a no-object class and a softmax. Its successors have 300 queries and sigmoids.
 const DETR_QUERIES: usize = 100;
 const DETR_SCORES: usize = 92;
 
-/// The classes of VOC, COCO and Objects365, without one that is none.
+/// The numbers of classes of VOC, COCO and Objects365, without the background.
 const FULL: [usize; 3] = [20, 80, 365];
 
 fn propose_boxes_and_scores(
@@ -619,7 +620,7 @@ fn propose_boxes_and_scores(
     };
     let unit = unit_of(&box_tail);
     let outputs = evidence.facts.outputs;
-    // Where the names show nothing, a head takes the first table of four columns for the boxes.
+    // If the names are inconclusive, a head uses the first table of four columns as the boxes.
     let fours = |index: &usize| four_columns(ModelOutputs::Declared(outputs).shape(*index));
     let fours: Vec<usize> = (0..outputs.len()).filter(fours).collect();
     let hinted = fours.iter().find(|index| named_like(&outputs[**index], "box")).or(fours.first());
@@ -645,15 +646,15 @@ fn propose_boxes_and_scores(
     };
     // Queries have centres and sizes; boxes whose corners the graph computes are an SSD's.
     let few = few && format.is_none();
-    // Nothing but a name shows whether the four numbers are a centre and a size, or corners.
+    // Only a name shows whether the four numbers are centre and size, or corners.
     let called = |index: usize, parts: &[&str]| parts.iter().any(|part| named_like(&outputs[index], part));
     let is_detr = called(boxes, &["pred_boxes", "dets"]) || called(scores, &["logit"]);
     let second = if few && !is_detr && box_tail.format.is_none() { 1 } else { 2 };
     evidence.add(if few { 1 } else { 3 }, HeadSpec::Detr(queries), real(background), reason);
-    // An SSD's first score is that of no class, unless each score has its own sigmoid.
+    // An SSD's first score is the background's, unless each score has its own sigmoid.
     let sigmoid = made(&score_tail) == Some(Activation::Sigmoid);
     let logits = score_tail.is_raw();
-    // Nor does the first score of as many as a data set has classes, such as YOLO-NAS's.
+    // The same applies if there are exactly as many scores as a data set has classes, as in YOLO-NAS.
     let is_full = made(&score_tail).is_none() && !logits && width.is_some_and(|width| FULL.contains(&width));
     let background = if sigmoid || is_full || width == Some(1) { Background::None } else { Background::First };
     let anchors = BoxesSpec {
@@ -678,12 +679,12 @@ fn propose_classifier(evidence: &mut Evidence<'_>) {
         return;
     }
     let tail = evidence.tail(0);
-    // A softmax that is written as exp(x) over its sum.
+    // A softmax written as exp(x) divided by its sum.
     let scored = tail.softmax || tail.sigmoid || tail.exp && tail.scaled;
     if !scored && (tail.embedded || tail.seen && named_like_no_scores(&evidence.facts.outputs[0].name)) {
         return;
     }
-    // Without a sight of the last operator, the head looks at the numbers.
+    // If the last operator is unknown, the head checks the numbers.
     let activation = match (scored, tail.known) {
         (true, _) => Some(Activation::None),
         (false, true) => Some(Activation::Softmax),
@@ -693,8 +694,8 @@ fn propose_classifier(evidence: &mut Evidence<'_>) {
     evidence.add(1, spec, Some(classes), format!("one row of {classes} scores"));
 }
 
-/// Whether the first output has one row per object instead of one per frame: rows as wide as box, score and class, whose number
-/// is open while the batch is not, or has a different name.
+/// Whether the first output has one row per object instead of one per frame: rows as wide as box, score and class, whose
+/// count is open while the batch is fixed or has a different name.
 fn is_rows(facts: ModelFacts<'_>) -> bool {
     let first = |info: Option<&TensorInfo>| info.and_then(|info| info.shape.as_ref()?.first().cloned());
     let width = facts.outputs.first().and_then(|output| output.shape.as_ref()?.last()?.fixed());
@@ -710,19 +711,19 @@ fn is_rows(facts: ModelFacts<'_>) -> bool {
 /// The fewest cells of a map of classes or texts.
 const LEAST_CELLS: usize = 4;
 
-/// Whether sides are those of a map of the picture.
+/// Whether these can be the sides of a map of the image.
 fn are_of_map(sides: [Option<usize>; 2], size: Option<(u32, u32)>) -> bool {
     let enough = sides.iter().all(|side| side.is_none_or(|side| side >= LEAST_CELLS));
     enough && size.is_none_or(|size| covers(sides, size))
 }
 
-/// Whether the name of an output is that of a segmentation.
+/// Whether the name of an output indicates a segmentation.
 fn named_like_map(output: &TensorInfo) -> bool {
     ["seg", "semantic", "logit", "argmax"].iter().any(|part| named_like(output, part))
 }
 
-/// Adds the guess of a map of class numbers, which are integers, if the first output is one. Returns whether it did: no other
-/// head reads integers alone.
+/// Adds the guess of a map of integer class numbers, if the first output is one. Returns whether it did, because no other
+/// head reads only integers.
 fn propose_class_numbers(evidence: &mut Evidence<'_>) -> bool {
     let Some(output) = evidence.facts.outputs.first() else { return false };
     let shape = ModelOutputs::Declared(evidence.facts.outputs).shape(0);
@@ -741,10 +742,10 @@ fn propose_class_numbers(evidence: &mut Evidence<'_>) -> bool {
     found
 }
 
-/// Adds the guess of a map of the scores of classes.
+/// Adds the guess of a map of class scores.
 ///
-/// Feature maps, pictures, optical flow and heat maps of joints also have planes, so a softmax, the output's name, or many planes
-/// of the input's size must speak for scores.
+/// Feature maps, images, optical flow and heat maps of joints also have planes, so a softmax, the output's name, or many
+/// planes of the input's size must indicate scores.
 fn propose_class_scores(evidence: &mut Evidence<'_>) {
     let outputs = evidence.facts.outputs;
     for (index, output) in outputs.iter().enumerate() {
@@ -771,9 +772,9 @@ fn propose_class_scores(evidence: &mut Evidence<'_>) {
     }
 }
 
-/// Adds the guess of a map of text: one plane of probabilities, as large as the input. Depth, mattes and masks are also planes, so
-/// the last operator must be a sigmoid and the name not that of such a thing, or the name must be PaddleOCR's. Returns whether it
-/// did: no table is as large as the input.
+/// Adds the guess of a text map: one plane of probabilities, as large as the input. Depth, mattes and masks are also planes,
+/// so the last operator must be a sigmoid and the name must not indicate one of these, or the name must be PaddleOCR's.
+/// Returns whether it did, because no table is as large as the input.
 fn propose_db_text(evidence: &mut Evidence<'_>) -> bool {
     let [output] = evidence.facts.outputs else { return false };
     let shape = ModelOutputs::Declared(evidence.facts.outputs).shape(0);
@@ -785,7 +786,7 @@ fn propose_db_text(evidence: &mut Evidence<'_>) -> bool {
     let is_other = ["depth", "disp", "mask", "alpha", "matte", "salien", "seg", "heat"];
     let is_other = is_other.iter().any(|part| named_like(output, part));
     let tail = evidence.tail(0);
-    // `sigmoid_0.tmp_0` of paddle2onnx, whose engines have no operators to look at.
+    // `sigmoid_0.tmp_0` of paddle2onnx, because engines have no operators to examine.
     let scored = tail.sigmoid || !tail.seen && named_like(output, "sigmoid");
     let found = is_whole && is_float && scored && !is_other;
     if found {
@@ -795,12 +796,12 @@ fn propose_db_text(evidence: &mut Evidence<'_>) -> bool {
     found
 }
 
-/// Adds the guess of a person's points. Returns whether it did: no other head reads such outputs.
+/// Adds the guess of a person's points. Returns whether it did, because no other head reads such outputs.
 fn propose_pose(evidence: &mut Evidence<'_>) -> bool {
     let kind = kind_of(ModelOutputs::Declared(evidence.facts.outputs), evidence.size);
     let reason = match kind {
         Some(PoseKind::Axes) => "scores of places on both axes for each point of a person",
-        // A softmax over planes is one of classes.
+        // A softmax over planes indicates classes.
         Some(PoseKind::Maps) if !evidence.tail(0).softmax => "a heat map for each point of a person",
         _ => return false,
     };
@@ -808,7 +809,7 @@ fn propose_pose(evidence: &mut Evidence<'_>) -> bool {
     true
 }
 
-/// Returns the heads that fit the outputs for an input of `size`, the likeliest first. `named` is the number of classes that a
+/// Returns the heads that fit the outputs for an input of `size`, most likely first. `named` is the number of classes that a
 /// card names, or 0.
 pub(super) fn proposals(facts: ModelFacts<'_>, size: Option<(u32, u32)>, named: usize) -> Vec<HeadProposal> {
     let outputs = facts.outputs;
@@ -851,13 +852,13 @@ pub(super) fn proposals(facts: ModelFacts<'_>, size: Option<(u32, u32)>, named: 
     proposals
 }
 
-/// A rank after every other.
+/// A rank after all others.
 const LAST: u8 = u8::MAX;
 
-/// Returns the heads that fit a model's outputs, the likeliest first.
+/// Returns the heads that fit a model's outputs, most likely first.
 ///
-/// These are guesses: several families have the same shapes, and nothing shows how the picture must be scaled. An export that is
-/// known is read as its exporter says, or by no head.
+/// These are guesses: several families have the same shapes, and nothing shows how the image must be scaled. A known export
+/// is read as its exporter specifies, or by no head.
 pub fn guess_heads(facts: ModelFacts<'_>) -> Vec<HeadGuess> {
     let ModelFacts { inputs, outputs, metadata, .. } = facts;
     let size = picture_size(inputs);
@@ -870,7 +871,7 @@ pub fn guess_heads(facts: ModelFacts<'_>) -> Vec<HeadGuess> {
             tied: false,
             card: card_text(&card.head, Some(card.classes.len()), facts, card.input.size, None),
         }),
-        // Oriented boxes have the shape of others.
+        // Oriented boxes have the same shape as other outputs.
         Some(Err(UltralyticsError::Task(_))) => return guesses,
         Some(Err(_)) | None => {}
     }
@@ -895,7 +896,7 @@ pub fn guess_heads(facts: ModelFacts<'_>) -> Vec<HeadGuess> {
             let reason = format!("the export of {exporter}");
             let also = HeadProposal { rank: LAST, spec: spec.clone(), classes: None, reason };
             let size = size.unwrap_or_else(|| likely_size(spec, inputs));
-            // The parts of a YOLO's row are no class that the graph has chosen.
+            // The parts of a YOLO's row do not contain a class chosen by the graph.
             let shown = outputs.iter().any(|output| {
                 let width = output.shape.as_ref().and_then(|dims| dims.last()?.fixed());
                 let tail = facts.tails.get(&output.name);

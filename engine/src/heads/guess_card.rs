@@ -10,10 +10,10 @@ use crate::card::Card;
 use crate::onnx::OutputTail;
 use crate::ultralytics::class_names;
 
-/// A side below this is what a network of convolutions was exported with, not what its pictures should have.
+/// A side below this is only the size that a convolutional network was exported with, not the size of its images.
 const LEAST_SIDE: u32 = 64;
 
-/// Whether a network's declared size is only that of its export: tiny, while its operators take any size.
+/// Whether a network's declared size comes only from its export: tiny, although its operators accept any size.
 fn is_placeholder(spec: &HeadSpec, facts: ModelFacts<'_>) -> bool {
     let tiny = picture_sides(facts.inputs).iter().all(|side| side.is_some_and(|side| side < LEAST_SIDE));
     let free = |tail: &OutputTail| match spec.family() {
@@ -25,8 +25,8 @@ fn is_placeholder(spec: &HeadSpec, facts: ModelFacts<'_>) -> bool {
     tiny && facts.outputs.iter().all(|output| facts.tails.get(&output.name).is_some_and(free))
 }
 
-/// Returns the size for a card where the model leaves it open or declares one that is too small to find anything. `usual` is
-/// that of the metadata.
+/// Returns the size for a card if the model leaves it open or declares one that is too small to find anything. `usual` comes
+/// from the metadata.
 fn size_text(spec: &HeadSpec, facts: ModelFacts<'_>, usual: Option<(u32, u32)>) -> Option<String> {
     let sides = picture_sides(facts.inputs);
     let (width, height) = match usual {
@@ -46,7 +46,7 @@ fn size_text(spec: &HeadSpec, facts: ModelFacts<'_>, usual: Option<(u32, u32)>) 
     Some(format!("size = [{width}, {height}]  # width, height: {why}"))
 }
 
-/// Returns the parts of a card that the inputs need: the size where the model leaves it open, one channel, bytes.
+/// Returns the parts of a card that the inputs need: the size if the model leaves it open, one channel, bytes.
 fn input_text(spec: &HeadSpec, facts: ModelFacts<'_>, usual: Option<(u32, u32)>, export: Option<&Export>) -> String {
     let mut text = String::new();
     let inputs = facts.inputs;
@@ -65,7 +65,7 @@ fn input_text(spec: &HeadSpec, facts: ModelFacts<'_>, usual: Option<(u32, u32)>,
     }
     let usual = Card::with_head(spec.clone()).input;
     if picture.dtype.is_integer() {
-        // Whole numbers are pixels of 0 to 255, whatever the metadata says.
+        // Integers are pixels from 0 to 255, regardless of the metadata.
         lines.retain(|line| !["scale", "mean", "std"].iter().any(|key| line.starts_with(key)));
     } else if known.is_empty() && facts.metadata.get("author").is_none_or(|author| author != "Ultralytics") {
         lines.insert(0, assumed(spec));
@@ -85,7 +85,7 @@ fn input_text(spec: &HeadSpec, facts: ModelFacts<'_>, usual: Option<(u32, u32)>,
             .as_ref()
             .map_or(1, |dims| dims.iter().skip(1).filter_map(Dim::fixed).fold(1, usize::saturating_mul));
         let fill = match numbers {
-            // Those of PaddleDetection and keras-yolo3.
+            // The inputs of PaddleDetection and keras-yolo3.
             _ if name == "im_shape" || name == "image_shape" => "\"input-size-hw\"".to_owned(),
             2 if name == "scale_factor" => "[1, 1]".to_owned(),
             2 => "\"input-size\"  # width, height".to_owned(),
@@ -101,7 +101,7 @@ fn input_text(spec: &HeadSpec, facts: ModelFacts<'_>, usual: Option<(u32, u32)>,
     if extra.is_empty() { text } else { format!("{text}[extra_inputs]\n{extra}\n") }
 }
 
-/// More names than a card lists: they belong into a file.
+/// More names than a card lists; they belong in a file.
 const MOST_NAMES: usize = 200;
 
 /// Returns the class names of the metadata as a line of a card; `None` if TOML would need escapes for one.
@@ -149,7 +149,7 @@ fn is_of_faces(spec: &HeadSpec) -> bool {
     matches!(spec, HeadSpec::Faces(_) | HeadSpec::Yolov5 { keypoints: Some(FACE_POINTS), .. })
 }
 
-/// Whether a head reads people and nothing else, or hardly ever: MoveNet's, poses, and one class with COCO's points.
+/// Whether a head detects only people, or nearly so: MoveNet, poses, and one class with COCO's points.
 fn is_of_people(spec: &HeadSpec) -> bool {
     const BODY: Keypoints = Keypoints { count: 17, scored: true };
     matches!(spec, HeadSpec::Movenet | HeadSpec::Pose | HeadSpec::YoloNms { keypoints: Some(BODY), .. })
@@ -196,6 +196,6 @@ pub(super) fn card_text(
         None => "# names = [...]  # the names of its classes; or file = \"names.txt\", one a line".to_owned(),
     };
     let head = format!("{input}[head]\nfamily = \"{}\"\n{options}", spec.family().name());
-    // Values of the frame have no classes, or each its own.
+    // Values of the frame have no classes, or each has its own.
     if spec.family().gives_values() { head } else { format!("{head}\n[classes]\n{classes}\n") }
 }

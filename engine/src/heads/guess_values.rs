@@ -12,7 +12,7 @@ use crate::onnx::OutputTail;
 /// An image map is not smaller than this.
 const LEAST_SIDE: usize = 16;
 
-/// More labels than an attribute has that a card names one by one.
+/// More labels than a card lists individually for an attribute.
 const MOST_LABELS: usize = 100;
 
 /// Returns the words of an output's name.
@@ -31,7 +31,7 @@ pub(super) fn guess_values(
     is_alone: bool,
 ) -> Vec<(HeadSpec, String)> {
     let tail = |name: &str| tails.get(name).cloned().unwrap_or_default();
-    // Rows of several objects begin with their number.
+    // Rows of several objects begin with their count.
     let is_one = |dims: &Vec<Dim>| !matches!(dims.first(), Some(Dim::Fixed(2..)));
     let of_one = outputs.iter().all(|output| output.shape.as_ref().is_some_and(is_one));
     let outputs = ModelOutputs::Declared(outputs);
@@ -52,7 +52,7 @@ pub(super) fn named_like_no_scores(name: &str) -> bool {
     parts.iter().any(|part| name.contains(part)) || split.any(|word| words.contains(&word))
 }
 
-/// A row of numbers that the graph divides by its length, or that its name calls so.
+/// A row of numbers that the graph normalises, or that is named as an embedding.
 fn embedding(outputs: ModelOutputs<'_>, tail: &OutputTail) -> Option<(HeadSpec, String)> {
     let Some(Some(length @ 16..)) = outputs.shape(0).vector() else { return None };
     let named = has_word(outputs.name(0), &["embed", "embedding", "embeddings", "emb", "descriptor"]);
@@ -61,7 +61,7 @@ fn embedding(outputs: ModelOutputs<'_>, tail: &OutputTail) -> Option<(HeadSpec, 
     fits.then(|| (spec, format!("one row of {length} numbers, an embedding")))
 }
 
-/// A map of one channel whose name is depth or disparity: masks and heat maps have the same shape.
+/// A one-channel map named depth or disparity: masks and heat maps have the same shape.
 fn depth(outputs: ModelOutputs<'_>) -> Option<(HeadSpec, String)> {
     let sides = match outputs.shape(0).last::<3>() {
         Some([height, width, Some(1)]) => [height, width],
@@ -73,7 +73,7 @@ fn depth(outputs: ModelOutputs<'_>) -> Option<(HeadSpec, String)> {
     (named && is_map).then(|| (spec, "a map of one channel, named as depth".to_owned()))
 }
 
-/// Several rows of numbers, each of which ends in scores or is called as an attribute is.
+/// Several rows of numbers, each of which ends in scores or is named like an attribute.
 fn attributes(outputs: ModelOutputs<'_>, tail: impl Fn(&str) -> OutputTail) -> Option<(HeadSpec, String)> {
     const NAMES: [&str; 16] = [
         "age",
@@ -97,7 +97,7 @@ fn attributes(outputs: ModelOutputs<'_>, tail: impl Fn(&str) -> OutputTail) -> O
     for index in 0..outputs.count() {
         let name = outputs.name(index);
         let Some(Some(width @ 1..=MOST_LABELS)) = outputs.shape(index).vector() else { return None };
-        // The card has it between quotation marks.
+        // The card puts it in quotation marks.
         let plain = !name.is_empty() && name.len() <= MAX_NAME_CHARS && name.escape_debug().eq(name.chars());
         let tail = tail(name);
         let scored = tail.softmax || tail.sigmoid;

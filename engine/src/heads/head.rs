@@ -1,4 +1,4 @@
-//! The interface of heads, the one that each family's file implements, and the checks between the two.
+//! The interface of heads, the trait that each family's file implements, and the checks between the two.
 
 use visiond_kernels::filter::{FilterSpec, Filtered, Record, ScoreCode};
 use visiond_kernels::mask::MaskSpec;
@@ -11,8 +11,8 @@ use super::outputs::{ModelOutputs, NamedOutput};
 use super::rows::logit_floor;
 use crate::backend::TensorInfo;
 
-/// Reads the outputs of one family of models. It is a trait because [`checked`] makes it of any [`Decoder`], each of which has a
-/// layout of its own.
+/// Reads the outputs of one family of models. It is a trait because [`checked`] creates it from any [`Decoder`], each with
+/// its own layout.
 pub trait Head: Send {
     /// Decodes one frame's outputs into `out`, which is cleared first.
     ///
@@ -29,7 +29,7 @@ pub trait Head: Send {
     /// there are more grids than one launch takes.
     fn filter(&self, outputs: &[TensorInfo], input_size: (u32, u32), score_threshold: f32) -> Option<FilterSpec>;
 
-    /// Does the same as [`Head::decode`] with what the filter found in one frame: the same candidates in the same order.
+    /// Does the same as [`Head::decode`] with the filter's results for one frame: the same candidates in the same order.
     fn decode_filtered(&mut self, found: &Filtered<'_>, out: &mut Decoded) -> Result<(), HeadError>;
 
     /// Returns where masks are in outputs of these shapes; `None` if the model has none, or a shape is unknown. [`Head::decode`]
@@ -49,19 +49,19 @@ pub trait Head: Send {
 /// How to remove candidates of the same object in a family.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Suppression {
-    /// Nothing: each object has one candidate.
+    /// Remove none: each object has one candidate.
     None,
     /// NMS: the best candidate of an object stays.
     Best(Overlap),
-    /// NMS of turned boxes by their probiou; a removed box removes others too.
+    /// NMS of oriented boxes by probiou; a removed box also removes others.
     Oriented,
-    /// NMS that gives the best candidate the mean of the object's boxes and points, weighted by their scores.
+    /// NMS in which the best candidate gets the mean of the object's boxes and points, weighted by their scores.
     Blend,
 }
 
 impl Suppression {
-    /// Keeps the best candidate of each object, best first, at most `max_detections`. The overlap is measured as the family's own
-    /// code does, regardless of `options`.
+    /// Keeps the best candidate of each object, best first, at most `max_detections`. The overlap is measured like in the
+    /// family's own code, regardless of `options`.
     pub fn run(self, decoded: &mut Decoded, nms: &mut Nms, options: &NmsOptions) {
         let candidates = &mut decoded.candidates;
         match self {
@@ -135,22 +135,21 @@ pub(super) trait Decoder: Send {
     /// Returns the shapes that it reads, as text.
     fn reads(&self) -> &'static str;
 
-    /// Finds the outputs, declared or real. For real outputs this checks every dimension that `decode` relies on.
+    /// Finds the outputs, declared or real. For real outputs, this checks every dimension that `decode` relies on.
     ///
     /// The error becomes a part of [`HeadError`].
     fn layout(&self, outputs: ModelOutputs<'_>, input_size: (u32, u32)) -> Result<Self::Layout, Misfit>;
 
-    /// Decodes the outputs that `layout`, which was made of them, names.
+    /// Decodes the outputs named by `layout`, which was made from them.
     fn decode(&mut self, layout: &Self::Layout, input: &HeadInput<'_>, out: &mut Decoded);
 
-    /// Returns the first row of a frame that the model has chosen and that cannot be what the card says. A compare a row: it runs
-    /// on every frame.
+    /// Returns the first model-selected row of a frame that contradicts the card. It costs one comparison per row, because it
+    /// runs on every frame.
     fn contradiction(&self, _layout: &Self::Layout, _input: &HeadInput<'_>) -> Option<Misfit> {
         None
     }
 
-    /// Does the same with what the GPU's filter found, with the minimum score and the input's size; `outputs` are the declared
-    /// ones.
+    /// Does the same with the GPU filter's results, the minimum score and the input's size; `outputs` are the declared ones.
     fn contradiction_of_records(
         &self,
         _layout: &Self::Layout,
@@ -200,7 +199,7 @@ struct Checked<D: Decoder> {
     layout: D::Layout,
 }
 
-/// Makes a head of `decoder` and checks it against the outputs that the model declares.
+/// Creates a head from `decoder` and checks it against the model's declared outputs.
 pub(super) fn checked<D: Decoder + 'static>(
     decoder: D,
     family: &'static str,

@@ -3,21 +3,22 @@
 //! CenterNet (`style = "centernet"`) reads a heat map `[1, classes, h, w]`, sizes `[1, 2, h, w]` (width, height, in cells) and
 //! offsets `[1, 2, h, w]` (x, y, inside a cell; half a cell where there is none). A cell that is the greatest of its 3x3
 //! neighbourhood is a candidate: centre `(cell + offset) * stride`, size `size * stride`. The heat map still needs the
-//! sigmoid unless the card sets `sigmoid = false`. Needs no NMS.
+//! sigmoid unless the card sets `sigmoid = false`. It needs no NMS.
 //!
-//! TTFNet (`style = "ttfnet"`) reads a heat map as CenterNet's and the distances from the corner of a peak's cell to the sides of
-//! the box, `[1, 4, h, w]` (left, top, right, bottom, in pixels).
+//! TTFNet (`style = "ttfnet"`) reads a heat map like CenterNet's and the distances from the corner of a peak's cell to the
+//! sides of the box, `[1, 4, h, w]` (left, top, right, bottom, in pixels).
 //!
 //! CenterFace (`style = "centerface"`) reads a heat map `[1, 1, h, w]` (after the sigmoid), scales `[1, 2, h, w]` (height,
 //! width, as `exp(x) * stride`), offsets `[1, 2, h, w]` (y, x) and landmarks `[1, 10, h, w]` (y, x of five points, in sizes of
 //! the box from its corner). Every cell whose score passes is a candidate with its corner at
-//! `(cell + offset + 0.5) * stride - size / 2`, moved into the input; NMS follows, which counts corners as pixels of the box.
+//! `(cell + offset + 0.5) * stride - size / 2`, moved into the input; the following NMS counts corner pixels as part of the
+//! box.
 //!
 //! DetectNet_v2 of NVIDIA TAO (`style = "detectnet"`) reads a heat map `[1, classes, h, w]` (after the sigmoid) and the distances
 //! from a cell to the sides of the box, `[1, 4 * classes, h, w]` (left, top, right, bottom of the first class, then of the next).
-//! Distances are in 35 pixels and count from half a pixel after the cell's corner. Every cell whose score passes is a candidate,
-//! clipped to the input; NMS follows. The GPU's filter reads one box per cell, so these outputs are copied and decoded on the CPU:
-//! they are small.
+//! Distances are in units of 35 pixels and start half a pixel after the cell's corner. Every cell whose score passes is a
+//! candidate, clipped to the input; NMS follows. The GPU's filter reads one box per cell, so these outputs are copied and
+//! decoded on the CPU: they are small.
 //!
 //! Outputs are found by the card's names, otherwise by their own (hm or cov, wh or bbox, reg), otherwise by order and channels.
 //!
@@ -56,7 +57,8 @@ pub(super) struct HeatmapLayout {
 /// The number of landmarks of a face.
 const FACE_POINTS: usize = 5;
 
-/// The pixels of DetectNet_v2's unit, and where in a cell its distances begin: `bboxNormX` and the offset of `gcCentersX`.
+/// The unit of DetectNet_v2's distances in pixels, and their origin within a cell: `bboxNormX` and the offset of
+/// `gcCentersX`.
 const DETECTNET_SCALE: f32 = 35.0;
 const DETECTNET_OFFSET: f32 = 0.5;
 
@@ -73,7 +75,7 @@ impl Heatmap {
         self.spec.style == HeatmapStyle::CenterFace
     }
 
-    /// Whether every cell is a candidate, so that NMS is left.
+    /// Whether every cell is a candidate, so that NMS is needed.
     fn needs_nms(&self) -> bool {
         matches!(self.spec.style, HeatmapStyle::CenterFace | HeatmapStyle::DetectNet)
     }
@@ -87,8 +89,9 @@ impl Heatmap {
         }
     }
 
-    /// Finds the heat map: by the card, its own name, the only number of planes that no other role has, the number of classes or
-    /// its place. Its planes may be others than the card's classes, so that no other output is read in its place.
+    /// Finds the heat map by the card, by its own name, by a number of planes that no other role has, by the number of
+    /// classes, or by position. It accepts a number of planes that differs from the card's classes, so that no other output
+    /// is mistaken for it.
     fn heat(&self, outputs: ModelOutputs<'_>, roles: &mut Roles<'_>, named: usize) -> Result<Option<usize>, Misfit> {
         const HINTS: [&str; 3] = ["heat", "hm", "cov"];
         let planes = |index: usize| outputs.shape(index).last::<3>().map(|[planes, ..]| planes);
@@ -128,7 +131,8 @@ impl Heatmap {
         Err(Misfit::at("classes", problem, remedy))
     }
 
-    /// Checks the stride against the cells of a heat map, of which a side that is no multiple may have one more.
+    /// Checks the stride against the cells of a heat map, which may have one more if the side is not a multiple of the
+    /// stride.
     fn check_stride(
         &self,
         name: &str,
@@ -143,7 +147,7 @@ impl Heatmap {
             return Ok(());
         }
         let problem = format!(
-            "`{name}` has {width}x{height} cells over an input of {input_w}x{input_h}, which the card's stride of {stride} does not give"
+            "`{name}` has {width}x{height} cells over an input of {input_w}x{input_h}, which does not match the card's stride of {stride}"
         );
         let right = input_w / width;
         if right > 0 && right * width == input_w && right * height == input_h {
@@ -312,7 +316,7 @@ impl Decoder for Heatmap {
             HeatmapStyle::CenterNet => BoxCode::Peak,
             HeatmapStyle::TtfNet => BoxCode::Sides,
             HeatmapStyle::CenterFace => BoxCode::Face,
-            // Each class has a box of its own.
+            // Each class has its own box.
             HeatmapStyle::DetectNet => return None,
         };
         let classes = if face { 0..1 } else { 0..classes };

@@ -13,13 +13,13 @@ pub(super) struct Misfit {
 }
 
 impl Misfit {
-    /// Makes a misfit at a key with the correction.
+    /// Creates a misfit at a key with the correction.
     pub(super) fn at(key: &'static str, problem: impl Into<String>, remedy: impl Into<String>) -> Self {
         Self { key, problem: problem.into(), remedy: Some(remedy.into()), of_row: None }
     }
 }
 
-/// The key of a misfit that is of no other: the remedy follows from the shapes.
+/// The key of a misfit that belongs to no other key; the remedy follows from the shapes.
 pub(super) const FAMILY: &str = "head.family";
 
 impl From<String> for Misfit {

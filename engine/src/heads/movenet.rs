@@ -5,9 +5,10 @@
 //! - `[1, N, 56]` (multi pose, N is 6): the same for 17 points, then top, left, bottom and right of the box, and the person's
 //!   score.
 //!
-//! All but the scores are parts of the input's height and width. Single pose has neither box nor person: its score is the mean of
-//! the points' scores above 0.1, as in the project's code, and its box is that around these points. (The code takes the box around
-//! all points, guesses included.) It follows one person from frame to frame by a crop; here the model sees the whole frame.
+//! All numbers but the scores are fractions of the input's height and width. Single pose has neither a box nor a person
+//! score: the score is the mean of the points' scores above 0.1, as in the project's code, and the box surrounds these
+//! points. (The project's code uses the box around all points, including guesses, and follows one person from frame to frame
+//! with a crop; here the model sees the whole frame.)
 //!
 //! Source: the model pages `google/movenet` of TensorFlow Hub; tensorflow/examples `lite/examples/pose_estimation/raspberry_pi`:
 //! `data.py` (`person_from_keypoints_with_scores`), `ml/movenet_multipose.py` (`_postprocess`).

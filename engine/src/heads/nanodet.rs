@@ -1,11 +1,12 @@
 //! NanoDet and NanoDet-Plus: class scores and distance distributions on grids.
 //!
 //! Reads one output `[1, N, classes + 4 * (reg_max + 1)]`, f32 or f16, or two outputs per stride, `[1, n, classes]` and `[1, n,
-//! 4 * (reg_max + 1)]`, or two for all of them (KerasCV's YOLOv8), or two maps per stride, `[1, classes, h, w]` and
-//! `[1, 4 * (reg_max + 1), h, w]` (MIT YOLO, which are copied from the GPU and decoded on the CPU). N counts the cells of the grids of all strides (ceil of size by stride), row by row. Scores are after
-//! the sigmoid, unless the card sets `sigmoid = true`. The distance of a side is the expected bin of the softmax over `reg_max
-//! + 1` logits, times the stride; left, top, right, bottom, from `(x + 0.5) * stride` (`cell_centre = true`: NanoDet,
-//! NanoDet-g) or from `x * stride` (NanoDet-Plus). With `reg_max = 0` the four numbers are the distances in cells. Boxes are clipped to the input.
+//! 4 * (reg_max + 1)]`, or two outputs for all strides (KerasCV's YOLOv8), or two maps per stride, `[1, classes, h, w]` and
+//! `[1, 4 * (reg_max + 1), h, w]` (MIT YOLO, which are copied from the GPU and decoded on the CPU). N is the number of cells
+//! in the grids of all strides (ceil of size by stride), row by row. Scores are after the sigmoid, unless the card sets
+//! `sigmoid = true`. The distance of a side is the expected bin of the softmax over `reg_max + 1` logits, times the stride;
+//! left, top, right, bottom, from `(x + 0.5) * stride` (`cell_centre = true`: NanoDet, NanoDet-g) or from `x * stride`
+//! (NanoDet-Plus). With `reg_max = 0` the four numbers are the distances in cells. Boxes are clipped to the input.
 //!
 //! A cell is a candidate for every class whose score passes, as in NanoDet's Python code; with `multi_label = false` for its best
 //! class, as in NanoDet's C++ demos.
@@ -14,7 +15,7 @@
 //! `nanodet/model/module/nms.py`; `decode_regression_to_boxes`, `get_anchors` and `dist2bbox` in keras_cv
 //! `models/object_detection/yolo_v8/yolo_v8_detector.py`; `Vec2Box` in MultimediaTechLab/YOLO `yolo/utils/bounding_box_utils.py`.
 //!
-//! A frame costs one pass over the scores, eight at a time; a box is computed only for a row that passes.
+//! A frame costs one pass over the scores, eight at a time; boxes are computed only for rows that pass.
 
 use std::borrow::Cow;
 
@@ -86,7 +87,7 @@ impl Nanodet {
         Some(NanodetLayout::Maps { outputs: pairs, classes: self.class_count })
     }
 
-    /// Decodes maps, whose numbers of a cell lie apart.
+    /// Decodes maps, in which the numbers of a cell are not adjacent.
     fn decode_maps(&self, outputs: &[(usize, usize)], classes: usize, input: &HeadInput<'_>, out: &mut Decoded) {
         let bins = self.bins();
         let (mut scores, mut distances) = (Vec::new(), Vec::new());
@@ -117,12 +118,12 @@ impl Nanodet {
         }
     }
 
-    /// Returns the least number of a score that may pass.
+    /// Returns the smallest raw score that may pass.
     fn floor(&self, score_threshold: f32) -> f32 {
         if self.spec.sigmoid { logit_floor(score_threshold) } else { score_threshold }
     }
 
-    /// Adds what a cell, its number in all rows, its column and its line, has found.
+    /// Adds the candidates of a cell, given its row number, column and line.
     #[inline]
     fn add(
         &self,
@@ -159,7 +160,7 @@ impl Nanodet {
         }
     }
 
-    /// Finds the distances of all cells in an output of their own, and the scores in the other.
+    /// Finds the distances of all cells in one output and the scores in the other.
     fn pair(&self, outputs: ModelOutputs<'_>, input_size: (u32, u32)) -> Result<Option<NanodetLayout>, Misfit> {
         let table = |index: usize| outputs.shape(index).last::<2>();
         let [Some([rows, first]), Some([others, second])] = [table(0), table(1)] else { return Ok(None) };
@@ -276,7 +277,7 @@ impl Decoder for Nanodet {
     }
 
     fn filter(&self, layout: &NanodetLayout, outputs: ModelOutputs<'_>, input_size: (u32, u32)) -> Option<FilterSpec> {
-        // The filter takes a softmax of bins.
+        // The filter applies a softmax over the bins.
         if self.spec.reg_max == 0 {
             return None;
         }

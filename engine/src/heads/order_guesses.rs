@@ -14,13 +14,13 @@ use crate::backend::{TensorInfo, picture_size};
 /// The most rows that a model chooses.
 const MOST_ROWS: usize = 1_000;
 
-/// Whether an output has one number, such as that of the valid rows.
+/// Whether an output has one number, such as the count of valid rows.
 fn is_one_number(outputs: &[TensorInfo], index: usize) -> bool {
     ModelOutputs::Declared(outputs).shape(index).vector().is_some_and(|length| length.is_none_or(|length| length == 1))
 }
 
 /// Returns a guess for each documented order of a model's finished rows, in pixels and in fractions of the input; none if its
-/// outputs cannot be such rows. None is worth more than another until a run has shown a row.
+/// outputs cannot be such rows. All guesses are equally likely until a run has produced a row.
 pub fn guess_orders(facts: ModelFacts<'_>) -> Vec<HeadGuess> {
     let ModelFacts { inputs, outputs, .. } = facts;
     let table = |index: &usize| {

@@ -1,4 +1,4 @@
-//! A model's outputs as heads see them: their shapes, which output has which role, and how many classes they have room for.
+//! A model's outputs as heads see them: their shapes, which output has which role, and how many classes they fit.
 //!
 //! Declared shapes (with unknown dimensions) and real ones share this code, so that the same check runs when a card is loaded and
 //! before every frame's tensors are indexed. The errors are text, which becomes a part of [`HeadError`](super::HeadError).
@@ -84,7 +84,7 @@ impl OutputShape {
     }
 }
 
-/// Whether a dimension is `wanted`, or may be at run time.
+/// Whether a dimension is `wanted`, or may be so at run time.
 pub(super) fn may_be(dim: Option<usize>, wanted: usize) -> bool {
     dim.is_none_or(|d| d == wanted)
 }
@@ -175,7 +175,7 @@ impl<'a> ModelOutputs<'a> {
         Err(first_problem.unwrap_or_else(|| none.to_owned()).into())
     }
 
-    /// Does the same as [`Self::first`], with the output alone that the card's `output` names, if it names one.
+    /// Does the same as [`Self::first`], but only with the output that the card's `output` names, if it names one.
     pub(super) fn named<T>(
         self,
         output: Option<&str>,
@@ -297,7 +297,8 @@ pub(super) fn classes_text(count: usize) -> String {
     if count == 1 { "1 class".to_owned() } else { format!("{count} classes") }
 }
 
-/// Returns the class count of an output whose rows (or columns: `what`) have `width` numbers, `others` of them not classes.
+/// Returns the class count of an output whose rows (or columns: `what`) have `width` numbers, of which `others` are not
+/// classes.
 ///
 /// `named` is the number of classes in the card, 0 if it names none. `None` if the width is unknown and the card names none.
 pub(super) fn classes_in(

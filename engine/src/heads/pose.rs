@@ -1,14 +1,14 @@
-//! Poses of one person: the points of a body, a hand or a face in an image of it.
+//! Decodes the pose of one person: the points of a body, a hand or a face in an image of it.
 //!
 //! Reads one of
-//! - two outputs `[1, points, W]` and `[1, points, H]` (RTMPose and other SimCC models): a score for each place on either axis,
-//!   several places per pixel. A point lies at the greatest of each; its score is the smaller of the two.
-//! - one output `[1, points, h, w]` (HRNet, SimpleBaseline, ViTPose): a heat map for each point. It lies at the greatest number, a
-//!   quarter of a cell towards the greater neighbour, and that number is its score.
+//! - two outputs `[1, points, W]` and `[1, points, H]` (RTMPose and other SimCC models): a score for each position on either
+//!   axis, with several positions per pixel. A point lies at the maximum of each axis; its score is the smaller of the two.
+//! - one output `[1, points, h, w]` (HRNet, SimpleBaseline, ViTPose): a heat map for each point. It lies at the maximum,
+//!   shifted by a quarter of a cell towards the greater neighbour, and the maximum is its score.
 //!
-//! Such models have neither box nor person, since a detector crops the person for them. Here the picture is the whole frame: the
-//! box goes around the points whose score is above 0.2, and the person's score is the mean of these scores, as in mmpose's
-//! evaluation. A point without a positive score lies just outside of the picture, as in the project's code.
+//! Such models output neither a box nor a person score, because a detector crops the person for them. Here the image is the
+//! whole frame: the box surrounds the points whose score is above 0.2, and the person's score is the mean of these scores, as
+//! in mmpose's evaluation. A point without a positive score lies just outside the image, as in the project's code.
 //!
 //! Source: open-mmlab/mmpose `codecs/simcc_label.py`, `codecs/msra_heatmap.py`, `codecs/utils/post_processing.py`
 //! (`get_simcc_maximum`, `get_heatmap_maximum`), `codecs/utils/refinement.py` (`refine_keypoints`),
@@ -33,13 +33,13 @@ pub(super) struct Pose {
 /// Where the numbers are.
 #[derive(Clone, Copy)]
 pub(super) enum PoseLayout {
-    /// Scores of the places on each axis.
+    /// Scores of the positions on each axis.
     Axes { x: usize, y: usize, points: Option<usize> },
     /// A heat map for each point.
     Maps { output: usize, points: Option<usize>, sides: [usize; 2] },
 }
 
-/// Returns the number of points, and the places, of an output `[1, points, places]`.
+/// Returns the number of points and positions of an output `[1, points, positions]`.
 fn axis_of(shape: OutputShape) -> Option<[Option<usize>; 2]> {
     shape.last::<2>().filter(|_| !shape.has_rank(2) && !shape.has_rank(4))
 }
@@ -49,32 +49,32 @@ fn maps_of(shape: OutputShape) -> Option<[Option<usize>; 3]> {
     shape.last::<3>().filter(|_| !shape.has_rank(3))
 }
 
-/// Whether a number of places fits a side of the input, which is 0 if it is unknown: the same number of them for each pixel.
+/// Whether a number of positions fits a side of the input, which is 0 if unknown: it must be a multiple of the side.
 fn may_divide(places: Option<usize>, side: u32) -> bool {
     side == 0 || places.is_none_or(|places| places >= side as usize && places.is_multiple_of(side as usize))
 }
 
-/// Whether the name of an output ends in an axis, as those of mmpose do: `simcc_x`.
+/// Whether the name of an output ends in an axis, as in mmpose: `simcc_x`.
 fn named(name: &str, axis: char) -> bool {
     name.to_ascii_lowercase().trim_end_matches(|c: char| c.is_ascii_digit()).ends_with(axis)
 }
 
-/// The kinds of outputs that shapes and names show.
+/// The kinds of outputs that shapes and names reveal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum PoseKind {
     Axes,
     Maps,
 }
 
-/// Returns what outputs look like for an input of `size`; `None` if they may be another model's.
+/// Returns the kind of outputs for an input of `size`; `None` if they may belong to another model.
 ///
-/// Axes have the same number of places for each pixel, two or more. Maps of classes also have planes, so that a name, or the usual
-/// number of points and cells of four pixels, must speak for points.
+/// Axes have the same number of positions per pixel, at least two. Class maps also have planes, so a name, or the usual
+/// number of points and cells of four pixels, must indicate points.
 pub(super) fn kind_of(outputs: ModelOutputs<'_>, size: Option<(u32, u32)>) -> Option<PoseKind> {
-    /// The points of COCO's and MPII's bodies, and of whole bodies.
+    /// The numbers of points of COCO's and MPII's bodies, and of whole bodies.
     const BODIES: [usize; 3] = [16, 17, 133];
     const CELL: usize = 4;
-    /// Crops of a person are no larger; joints in larger pictures are those of several people.
+    /// Crops of a person are not larger; joints in larger images belong to several people.
     const MOST: u32 = 384;
     let has = |index: usize, words: &[&str]| {
         let name = outputs.name(index).to_ascii_lowercase();
@@ -106,7 +106,7 @@ pub(super) fn kind_of(outputs: ModelOutputs<'_>, size: Option<(u32, u32)>) -> Op
 }
 
 impl PoseLayout {
-    /// Finds the outputs: two axes, by their names or in this order, or one heat map.
+    /// Finds the outputs: two axes by their names or in this order, or one heat map.
     fn find(outputs: ModelOutputs<'_>, (width, height): (u32, u32)) -> Option<Self> {
         match outputs.count() {
             1 => {
@@ -137,7 +137,7 @@ impl PoseLayout {
     }
 }
 
-/// Returns the place and the value of the first greatest number; `None` if none is above 0.
+/// Returns the index and the value of the first maximum; `None` if none is above 0.
 fn greatest(numbers: &[f32]) -> Option<(usize, f32)> {
     let most = max_of(numbers);
     if most <= 0.0 {
@@ -146,16 +146,16 @@ fn greatest(numbers: &[f32]) -> Option<(usize, f32)> {
     Some((numbers.iter().position(|&number| number == most)?, most))
 }
 
-/// The place of a point that nothing shows, in places of an axis or cells of a map.
+/// The position of an undetected point, in positions of an axis or cells of a map.
 const NOWHERE: f32 = -1.0;
 
-/// Makes a point of its place in cells or places, of which `each` are as long as a pixel.
+/// Makes a point from its position in cells or axis positions, `each` of which make up a pixel.
 fn point([x, y]: [f32; 2], score: f32, each: [f32; 2]) -> InputKeypoint {
-    // Heat maps may rise a little above the 1 that they are trained with.
+    // Heat maps may slightly exceed 1, their maximum in training.
     InputKeypoint { x: x * each[0], y: y * each[1], score: Some(score.clamp(0.0, 1.0)) }
 }
 
-/// Reads the scores of the places on each axis.
+/// Reads the scores of the positions on each axis.
 fn of_axes(x: &[f32], y: &[f32], each: [f32; 2]) -> InputKeypoint {
     match greatest(x).zip(greatest(y)) {
         Some(((x, of_x), (y, of_y))) => point([x as f32, y as f32], of_x.min(of_y), each),
@@ -163,7 +163,7 @@ fn of_axes(x: &[f32], y: &[f32], each: [f32; 2]) -> InputKeypoint {
     }
 }
 
-/// Reads a heat map of lines of `columns` numbers.
+/// Reads a heat map with lines of `columns` numbers.
 fn of_map(map: &[f32], columns: usize, each: [f32; 2]) -> InputKeypoint {
     let Some((index, score)) = greatest(map) else { return point([NOWHERE; 2], 0.0, each) };
     let (x, y, lines) = (index % columns, index / columns, map.len() / columns);
@@ -172,13 +172,13 @@ fn of_map(map: &[f32], columns: usize, each: [f32; 2]) -> InputKeypoint {
         Some(std::cmp::Ordering::Less) => -0.25,
         _ => 0.0,
     };
-    // The bounds are the project's: they leave out the cells at the edges, and one more at the left and at the top.
+    // The bounds come from the project's code: they exclude the cells at the edges, and one more at the left and at the top.
     let dx = if x > 1 && x + 1 < columns && y > 0 { step(index - 1, index + 1) } else { 0.0 };
     let dy = if y > 1 && y + 1 < lines && x > 0 { step(index - columns, index + columns) } else { 0.0 };
     point([x as f32 + dx, y as f32 + dy], score, each)
 }
 
-/// Returns the person's score and the box around the points that count; `None` if none does.
+/// Returns the person's score and the box around the points that count; `None` if none do.
 fn person(points: &[InputKeypoint]) -> Option<(f32, [f32; 4])> {
     let (mut sum, mut count) = (0.0_f32, 0.0_f32);
     let mut around = [f32::INFINITY, f32::INFINITY, f32::NEG_INFINITY, f32::NEG_INFINITY];
@@ -237,12 +237,12 @@ impl Decoder for Pose {
         }
     }
 
-    /// Nothing is certain: the scores may come from a softmax, or from a training that reaches 1 or exceeds it.
+    /// No check is certain: the scores may come from a softmax, or from a training that reaches or exceeds 1.
     fn doubt(&self, _layout: &PoseLayout, _input: &HeadInput<'_>) -> Option<Misfit> {
         None
     }
 
-    /// Not worth a filter: there is one candidate, and all numbers are compared once.
+    /// A filter is not worth it: there is one candidate, and all numbers are compared once.
     fn filter(&self, _: &PoseLayout, _: ModelOutputs<'_>, _: (u32, u32)) -> Option<FilterSpec> {
         None
     }

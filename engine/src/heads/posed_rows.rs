@@ -1,4 +1,4 @@
-//! Rows that a model has chosen, with the keypoints of each in an output of its own: RTMO and YOLOX-Pose as MMDeploy exports them.
+//! Rows that a model has selected, with their keypoints in a separate output: RTMO and YOLOX-Pose as MMDeploy exports them.
 //!
 //! - `[1, N, 5]`: left, top, right, bottom, score;
 //! - `[1, N, points, 3]`: x, y and score of each point, or `[1, N, points, 2]`.
@@ -27,15 +27,15 @@ pub(super) struct PosedRows {
 /// The numbers of a row: a box and its score.
 const ROW: usize = 5;
 
-/// The correction for rows in another order.
+/// The correction for rows in a different order.
 pub(super) const CORRECT_FAMILY: &str = "correct `family` under [head]";
 
-/// Returns N, the number of points and the numbers of each of an output `[1, N, points, 2 or 3]`.
+/// Returns N, the number of points, and the numbers per point of an output `[1, N, points, 2 or 3]`.
 fn points_of(shape: OutputShape) -> Option<[Option<usize>; 3]> {
     shape.last::<3>().filter(|_| !shape.has_rank(3))
 }
 
-/// Returns the keypoints of outputs that look like these, in any order: named boxes or detections, and keypoints.
+/// Returns the keypoints of outputs that look like these in any order: named boxes or detections, and keypoints.
 pub(super) fn keypoints_in(outputs: ModelOutputs<'_>) -> Option<Keypoints> {
     let shapes = || (0..outputs.count()).map(|index| outputs.shape(index));
     let [_, count, each] = shapes().find_map(points_of)?;
@@ -55,7 +55,7 @@ impl PosedRows {
         };
         let are_boxes = |shape: OutputShape| shape.last::<2>().is_some_and(|[_, width]| may_be(width, ROW));
         let mut roles = Roles::new(outputs);
-        // Planes of masks may have any shape, so that a name or the whole shape must speak for points.
+        // Planes of masks may have any shape, so a name or the whole shape must indicate points.
         let points = roles.by_name("keypoints", None, &["keypoint", "kpt", "pose"], are_points)?;
         let is_sure = |shape: OutputShape| {
             points_of(shape).is_some_and(|[_, count, width]| count == Some(keypoints.count) && width == Some(each))
@@ -105,7 +105,7 @@ impl PosedRows {
         Some(check.misfit(input.outputs[self.boxes].name, fault, CORRECT_FAMILY.to_owned()))
     }
 
-    /// Doubts the numbers of a run; `unit_key` is the card's key for the unit.
+    /// Returns a doubt about the numbers of a run; `unit_key` is the card's key for the unit.
     pub(super) fn doubt(
         &self,
         encoding: OutputEncoding,

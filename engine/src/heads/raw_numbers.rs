@@ -1,7 +1,7 @@
 //! Checks whether the numbers of a run fit the head: probabilities or logits, pixels or fractions, corners or sizes.
 //!
-//! A doubt is certain, whatever the image shows: a model with a correct card never gives such numbers. So each rule leaves a wide
-//! margin, needs several numbers, and ignores those that are not finite or all equal, such as the zeros of unused rows.
+//! A doubt is certain for any image: a model with a correct card never outputs such numbers. So each rule leaves a wide
+//! margin, needs several numbers, and ignores numbers that are not finite or all equal, such as the zeros of unused rows.
 
 use super::misfit::{FAMILY, Misfit};
 use super::outputs::classes_text;
@@ -10,19 +10,19 @@ use super::spec::{Activation, BoxFormat, BoxUnit};
 /// How far a probability may be beyond 0 to 1, after rounding in f16 or INT8.
 const MARGIN: f32 = 0.05;
 
-/// How many numbers show that they are probabilities: among so many logits, one is negative or above 1.
+/// How many numbers prove that they are probabilities: among this many logits, at least one is negative or above 1.
 const ENOUGH: usize = 20;
 
-/// How many boxes show their unit or format.
+/// How many boxes prove their unit or format.
 const ENOUGH_BOXES: usize = 8;
 
-/// How many numbers of one row show that their sum of 1 is no accident.
+/// How many numbers in a row prove that their sum of 1 is no coincidence.
 const ENOUGH_IN_ROW: usize = 5;
 
-/// How many boxes, all of which could be corners, are not centres and sizes.
+/// How many boxes that could all be corners prove that they are not centres and sizes.
 const ENOUGH_CORNERS: usize = 20;
 
-/// How far boxes of which many are read rightly do not reach beyond the input, in parts of it.
+/// How far correctly read boxes may extend beyond the input, as a fraction of it.
 pub(super) const BEYOND: f32 = 0.1;
 
 /// A number beyond this is not a fraction of the input; a box within `SMALL` is not in pixels.
@@ -32,10 +32,10 @@ const SMALL: f32 = 1.5;
 /// How far the sum of a softmax may be from 1, in f16.
 const SUM_MARGIN: f32 = 3e-3;
 
-/// A score that only a detection has.
+/// A score that only a real detection has.
 const SURE: f32 = 0.3;
 
-/// The least and greatest of some numbers.
+/// The minimum and maximum of some numbers.
 #[derive(Clone, Copy)]
 pub(super) struct Numbers {
     least: f32,
@@ -57,12 +57,12 @@ impl Numbers {
         self.most
     }
 
-    /// Whether some cannot be probabilities.
+    /// Whether some of them cannot be probabilities.
     fn are_beyond(&self) -> bool {
         self.count > 0 && (self.least < -MARGIN || self.most > 1.0 + MARGIN)
     }
 
-    /// Whether they can hardly be logits: all are from 0 to 1, and not all the same.
+    /// Whether they can hardly be logits: all are between 0 and 1, but not all equal.
     fn are_probabilities(&self) -> bool {
         self.count >= ENOUGH && self.least >= 0.0 && self.most <= 1.0 && self.least < self.most
     }
@@ -72,13 +72,13 @@ impl Numbers {
     }
 }
 
-/// Doubts scores that must be probabilities.
+/// Returns a doubt about scores that must be probabilities.
 pub(super) fn not_probabilities(scores: Numbers, key: &'static str, remedy: &str) -> Option<Misfit> {
     let problem = || format!("its scores are {}, which are logits and not probabilities", scores.range());
     scores.are_beyond().then(|| Misfit::at(key, problem(), remedy))
 }
 
-/// Doubts the angles of oriented boxes if a quarter is beyond two turns: no model in radians comes near.
+/// Returns a doubt about the angles of oriented boxes if a quarter of them exceed two turns, which no model in radians does.
 pub(super) fn not_radians<'n>(angles: impl IntoIterator<Item = &'n f32>) -> Option<Misfit> {
     let (mut count, mut beyond) = (0_usize, 0_usize);
     for angle in angles.into_iter().filter(|angle| angle.is_finite()) {
@@ -95,13 +95,13 @@ pub(super) fn not_radians<'n>(angles: impl IntoIterator<Item = &'n f32>) -> Opti
     })
 }
 
-/// Doubts scores that must be logits.
+/// Returns a doubt about scores that must be logits.
 pub(super) fn not_logits(scores: Numbers, key: &'static str, remedy: &str) -> Option<Misfit> {
-    let problem = || format!("its scores are {}, which are probabilities already", scores.range());
+    let problem = || format!("its scores are {}, which are already probabilities", scores.range());
     scores.are_probabilities().then(|| Misfit::at(key, problem(), remedy))
 }
 
-/// Doubts the activation of scores in rows of `width`.
+/// Returns a doubt about the activation of scores in rows of `width`.
 pub(super) fn wrong_activation(scores: &[f32], width: usize, activation: Activation) -> Option<Misfit> {
     const KEY: &str = "head.activation";
     const NONE: &str = "write `activation = \"none\"` under [head]";
@@ -113,13 +113,14 @@ pub(super) fn wrong_activation(scores: &[f32], width: usize, activation: Activat
             "write `activation = \"sigmoid\"` or `activation = \"softmax\"` under [head]",
         ),
         Activation::Sigmoid | Activation::Softmax if are_softmaxes(scores, width) => {
-            Some(Misfit::at(KEY, "its scores are probabilities already: those of each row add up to 1", NONE))
+            Some(Misfit::at(KEY, "its scores are already probabilities: those of each row add up to 1", NONE))
         }
         Activation::Sigmoid | Activation::Softmax => not_logits(numbers, KEY, NONE),
     }
 }
 
-/// Doubts the activation of the one row of a classifier: its logits may all be from 0 to 1, so only their sum shows a softmax.
+/// Returns a doubt about the activation of a classifier's single row: its logits may all be between 0 and 1, so only their
+/// sum reveals a softmax.
 pub(super) fn wrong_activation_of_row(scores: &[f32], activation: Activation) -> Option<Misfit> {
     let is_certain =
         activation == Activation::None || scores.len() >= ENOUGH_IN_ROW && are_softmaxes(scores, scores.len());
@@ -131,11 +132,11 @@ fn are_softmaxes(scores: &[f32], width: usize) -> bool {
     let is_one = |row: &[f32]| {
         row.iter().all(|score| (0.0..=1.0).contains(score)) && (row.iter().sum::<f32>() - 1.0).abs() < SUM_MARGIN
     };
-    // One number a row is 1 after any softmax.
+    // A row of one number is 1 after any softmax.
     width > 1 && scores.len() >= width && scores.chunks_exact(width).all(is_one)
 }
 
-/// Whether a quarter of the boxes that are not those of unused rows, and enough of them, are `odd`.
+/// Whether a quarter of the used rows' boxes, and enough of them, are `odd`.
 pub(super) fn are_many(boxes: &[[f32; 4]], odd: impl Fn(&[f32; 4]) -> bool) -> bool {
     let (mut count, mut wrong) = (0_usize, 0_usize);
     for numbers in used(boxes) {
@@ -149,7 +150,7 @@ fn used(boxes: &[[f32; 4]]) -> impl Iterator<Item = &[f32; 4]> {
     boxes.iter().filter(|numbers| numbers.iter().all(|n| n.is_finite()) && numbers.iter().any(|n| *n != 0.0))
 }
 
-/// Doubts the unit of boxes.
+/// Returns a doubt about the unit of boxes.
 pub(super) fn wrong_unit(boxes: &[[f32; 4]], unit: BoxUnit, key: &'static str) -> Option<Misfit> {
     match unit {
         BoxUnit::Normalized if are_many(boxes, |numbers| numbers.iter().any(|n| n.abs() > LARGE)) => {
@@ -165,13 +166,13 @@ pub(super) fn wrong_unit(boxes: &[[f32; 4]], unit: BoxUnit, key: &'static str) -
     }
 }
 
-/// Returns the doubt about boxes that a YOLO's head reads in pixels and that are not: fractions, or those of another family.
+/// Returns a doubt about boxes that a YOLO's head reads as pixels but that are fractions, or belong to another family.
 pub(super) fn no_pixels() -> Misfit {
     let remedy = "correct `family` under [head] (`visiond inspect` shows which heads fit), or export the model with boxes in pixels";
     Misfit::at(FAMILY, "its boxes all lie within 2 pixels, so they are not in pixels", remedy)
 }
 
-/// Doubts the meaning of the four numbers of boxes.
+/// Returns a doubt about the meaning of the four numbers of boxes.
 pub(super) fn wrong_format(
     boxes: &[[f32; 4]],
     format: BoxFormat,
@@ -185,24 +186,23 @@ pub(super) fn wrong_format(
         return Some(Misfit::at(KEY, problem, "write `format = \"cxcywh\"` or `format = \"xywh\"` under [head]"));
     }
     if !are_corners && are_all_corners(boxes, format, unit, input_size) {
-        let problem =
-            "all of its boxes end after they begin, and many reach out of the input, so they are corners and not sizes";
+        let problem = "all of its boxes end after they begin, and many extend beyond the input, so they are corners and not sizes";
         return Some(Misfit::at(KEY, problem, "write `format = \"xyxy\"` or `format = \"yxyx\"` under [head]"));
     }
     (!are_corners && are_many(boxes, |&[_, _, w, h]| w < 0.0 || h < 0.0)).then(|| {
-        let problem = "many of its boxes have a negative size, so they are offsets that nothing has decoded";
+        let problem = "many of its boxes have a negative size, so they are undecoded offsets";
         Misfit::at(KEY, problem, "export the model with the decoding of its boxes")
     })
 }
 
-/// Whether boxes that are read with sizes are corners: all end after they begin, as hardly any sizes are larger than their
-/// centres, and read with sizes a tenth reaches out of the input.
+/// Whether boxes that are read as centre and size are really corners: all end after they begin, which is rare for sizes, and
+/// if read as sizes a tenth of them extend beyond the input.
 fn are_all_corners(boxes: &[[f32; 4]], format: BoxFormat, unit: BoxUnit, (width, height): (u32, u32)) -> bool {
     let (width, height) = match unit {
         BoxUnit::Normalized => (1.0, 1.0),
         BoxUnit::Pixels => (width as f32, height as f32),
     };
-    // How much of a size lies before and after the first two numbers.
+    // How much of the size lies before and after the first two numbers.
     let (before, behind) = if format == BoxFormat::Cxcywh { (0.5, 0.5) } else { (0.0, 1.0) };
     let is_out = |from: f32, size: f32, side: f32| {
         from - before * size < -BEYOND * side || from + behind * size > (1.0 + BEYOND) * side
@@ -213,7 +213,8 @@ fn are_all_corners(boxes: &[[f32; 4]], format: BoxFormat, unit: BoxUnit, (width,
     count >= ENOUGH_CORNERS && all && 10 * out >= count
 }
 
-/// Doubts the labels of sure detections, `(score, label)`: beyond the card's names, or 0 where labels count from 1.
+/// Returns a doubt about the labels of certain detections, `(score, label)`: beyond the card's names, or 0 although labels
+/// count from 1.
 pub(super) fn wrong_labels(
     found: impl IntoIterator<Item = (f32, f32)>,
     first: u32,
@@ -257,7 +258,7 @@ mod tests {
     fn scores_are_doubted_only_beyond_the_margin() {
         let doubted = |least, most| key(wrong_activation(&spread(least, most, 50), 5, Activation::None));
         assert_eq!(doubted(0.0, 1.0), "");
-        // As f16 and INT8 round.
+        // Rounded like f16 and INT8.
         assert_eq!(doubted(-0.04, 1.04), "");
         assert_eq!(doubted(-0.06, 1.0), "head.activation");
         assert_eq!(doubted(0.0, 1.06), "head.activation");
@@ -274,7 +275,7 @@ mod tests {
         assert_eq!(doubted(&spread(0.0, 1.0, 19)), "");
         assert_eq!(doubted(&spread(-0.01, 1.0, 50)), "");
         assert_eq!(doubted(&spread(0.0, 1.01, 50)), "");
-        // Nothing but zeros, as of a model that finds nothing.
+        // Only zeros, as from a model that finds nothing.
         assert_eq!(doubted(&[0.0; 50]), "");
     }
 
@@ -297,7 +298,7 @@ mod tests {
         assert_eq!(unit(&[small; 7], BoxUnit::Pixels), "");
         assert_eq!(unit(&[[0.0; 4]; 100], BoxUnit::Pixels), "");
         assert_eq!(unit(&[large; 8], BoxUnit::Normalized), "head.unit");
-        // A few that reach far out of the frame.
+        // A few that extend far beyond the frame.
         assert_eq!(
             unit(&[[small; 7], [small, small, small, small, small, large, small]].concat(), BoxUnit::Normalized),
             ""
@@ -316,7 +317,7 @@ mod tests {
     #[test]
     fn one_row_is_doubted_only_by_a_sum_of_several_numbers() {
         let doubted = |numbers: &[f32], activation| key(wrong_activation_of_row(numbers, activation));
-        // Logits of two classes whose sum is 1, and cosines or what a ReLU leaves, none of which is negative.
+        // Logits of two classes whose sum is 1; and cosines or ReLU outputs, none of which are negative.
         assert_eq!(doubted(&[0.37, 0.63], Activation::Softmax), "");
         assert_eq!(doubted(&spread(0.0, 0.9, 30), Activation::Softmax), "");
         assert_eq!(doubted(&spread(0.0, 0.9, 30), Activation::Sigmoid), "");
@@ -337,7 +338,7 @@ mod tests {
         let in_pixels: Vec<_> =
             corners.iter().map(|[a, b, c, d]| [a * 320.0, b * 240.0, c * 320.0, d * 240.0]).collect();
         assert_eq!(format(&in_pixels, BoxFormat::Cxcywh, pixels), "head.format");
-        // Large objects within the picture, and small ones among them.
+        // Large objects within the image, with small ones among them.
         assert_eq!(format(&all(&|n| [0.45, 0.45, 0.9 - 0.1 * n, 0.8]), BoxFormat::Cxcywh, fractions), "");
         assert_eq!(format(&all(&|n| [n, n, 0.1, 0.2]), BoxFormat::Cxcywh, fractions), "");
     }

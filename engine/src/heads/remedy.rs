@@ -12,7 +12,7 @@ use super::outputs::classes_text;
 use super::spec::HeadSpec;
 use crate::backend::TensorInfo;
 
-/// More classes than any data set of boxes has that people train with.
+/// More classes than any detection data set in common use.
 const MOST_CLASSES: usize = 2_000;
 
 /// The options that decide which shapes a head reads, with their keys in the card.
@@ -40,7 +40,7 @@ pub(crate) fn with_remedy(
     outputs: &[TensorInfo],
     size: (u32, u32),
 ) -> HeadError {
-    // For an output that the card names, the head knows best.
+    // If the card names the output, the head's own error is best.
     if error.key != FAMILY {
         return error;
     }
@@ -53,13 +53,13 @@ pub(crate) fn with_remedy(
     let (mut hinted, free) = (fitting(named), fitting(0));
     hinted.retain(|other| named > 0 && other.classes == Some(named));
     let same = |other: &&HeadProposal| other.spec.family() == spec.family();
-    // If a head reads several outputs and only its classes are others, another family would fit them by chance.
+    // If a head reads several outputs and only the number of classes differs, another family would fit only by chance.
     let only_classes = outputs.len() > 1 && build(spec, outputs, size, 0).is_ok();
-    // Options or a family that fit the classes; classes that fit the options; otherwise any heads that fit.
+    // Prefer options or a family that fit the classes, then classes that fit the options, then any heads that fit.
     let by_options =
         hinted.iter().find(same).or(hinted.first().filter(|_| !only_classes)).map(|other| changes(spec, &other.spec));
     let by_classes = free.iter().filter(same).find(|other| changes(spec, &other.spec).is_empty());
-    // The card's own options count what is no class.
+    // The card's own options determine which numbers are not classes.
     let by_classes = by_classes.filter(|_| named > 0).and_then(|other| room_for(spec, outputs, size).or(other.classes));
     let by_classes = by_classes.filter(|&classes| classes != named);
     let (key, remedy) = match (by_options.filter(|changes| !changes.is_empty()), by_classes) {
@@ -86,10 +86,10 @@ pub(crate) fn with_remedy(
     error.remedied(key, remedy)
 }
 
-/// Returns the number of classes that a card's head has room for in the outputs; `None` if it fits none of them, or several.
+/// Returns the number of classes with which a card's head fits the outputs; `None` if none fits, or several do.
 fn room_for(spec: &HeadSpec, outputs: &[TensorInfo], size: (u32, u32)) -> Option<usize> {
     let fits = |classes: usize| build(spec, outputs, size, classes).is_ok();
-    // An open shape has room for any.
+    // An open shape fits any number.
     if !fits(0) || fits(MOST_CLASSES + 1) {
         return None;
     }
@@ -98,7 +98,7 @@ fn room_for(spec: &HeadSpec, outputs: &[TensorInfo], size: (u32, u32)) -> Option
 
 /// A change to `[head]`.
 struct Change {
-    /// The key with its table.
+    /// The key, including its table.
     key: &'static str,
     name: &'static str,
     /// The value to write; `None` removes the key.
@@ -132,7 +132,7 @@ fn changes(card: &HeadSpec, right: &HeadSpec) -> Vec<Change> {
     let mut changes: Vec<Change> = is_other.then_some(family).into_iter().collect();
     for (name, key) in SHAPING {
         let (is, should) = (value(&said, name), value(&right_options, name));
-        // Another family does not have the keys of this one, which reading the card says.
+        // Another family does not have the keys of this one; reading the card reports that.
         if should != is && (should.is_some() || !is_other) {
             changes.push(Change { key, name, value: should });
         }

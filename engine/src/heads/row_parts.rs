@@ -2,12 +2,12 @@
 
 use crate::onnx::{OutputTail, Part, PartKind};
 
-/// The parts of an output's rows, as the graph shows them.
+/// The parts of an output's rows, derived from the graph.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum RowParts {
-    /// Nothing: there is no graph, as in an engine, or its operators do not show the parts.
+    /// Unknown: there is no graph, as in an engine, or its operators do not show the parts.
     Hidden,
-    /// Four numbers of a box, then scores of a sigmoid, then others.
+    /// Four numbers of a box, then sigmoid scores, then others.
     BoxFirst {
         /// Whether the box comes straight from a layer.
         raw: bool,
@@ -15,15 +15,15 @@ pub(super) enum RowParts {
         exp: bool,
         /// Whether the box comes straight from a sigmoid, so that it is in fractions of the input.
         fractions: bool,
-        /// Whether the first score was made apart from the others, as objectness is.
+        /// Whether the first score was computed separately from the others, like objectness.
         objectness: bool,
         /// The number of scores.
         scores: usize,
         /// The numbers after them.
         rest: usize,
-        /// Whether the rest comes straight from a layer, as mask coefficients do.
+        /// Whether the rest comes straight from a layer, like mask coefficients.
         rest_raw: bool,
-        /// Whether some of the rest went through a sigmoid, as the scores of keypoints do.
+        /// Whether some of the rest went through a sigmoid, like the scores of keypoints.
         rest_scored: bool,
     },
     /// Scores, then numbers straight from a layer.
@@ -42,7 +42,7 @@ pub(super) enum RowParts {
 }
 
 impl RowParts {
-    /// Returns what the graph shows of the rows of `width` numbers of an output.
+    /// Returns the parts of an output's rows of `width` numbers, as far as the graph shows them.
     pub(super) fn of(tail: &OutputTail, width: Option<usize>) -> Self {
         match width.and_then(|width| tail.parts.get(&width)) {
             Some(parts) => Self::read(parts),
@@ -56,7 +56,7 @@ impl RowParts {
         if let [part] = parts {
             return match part.kind {
                 Raw => Self::Raw,
-                // The parts were joined before a join can be seen.
+                // The parts were joined before the first visible join.
                 Computed | Unknown | Constant => Self::Hidden,
                 Sigmoid | Softmax => Self::Other,
             };
@@ -99,7 +99,7 @@ impl RowParts {
         }
     }
 
-    /// Whether rows may be a decoded box, one score a class, and `masks` or keypoints: YOLOv8.
+    /// Whether rows may be a decoded box, one score per class, and `masks` or keypoints: YOLOv8.
     pub(super) fn may_be_yolov8(self) -> bool {
         matches!(self, Self::Hidden | Self::BoxFirst { raw: false, fractions: false, objectness: false, .. })
     }
@@ -121,7 +121,7 @@ impl RowParts {
     /// Returns whether the boxes of YOLOX are decoded, if rows may be YOLOX's.
     pub(super) fn yolox_decoded(self, tail: &OutputTail) -> Option<bool> {
         match self {
-            // A decoded box of centre and size has exp(x); any other arithmetic is that of another family.
+            // A decoded box of centre and size involves exp(x); any other arithmetic belongs to another family.
             Self::Hidden if tail.known => (tail.exp || !tail.arithmetic).then_some(tail.exp),
             Self::Hidden => Some(tail.exp),
             Self::BoxFirst { raw, exp, rest: 0, .. } if raw || exp => Some(!raw),
@@ -129,7 +129,7 @@ impl RowParts {
         }
     }
 
-    /// Whether rows may be a decoded box and a score a class, and no more: DETR of Ultralytics.
+    /// Whether rows may be a decoded box and one score per class, and nothing else: Ultralytics' DETR.
     pub(super) fn may_be_detr(self, tail: &OutputTail) -> bool {
         match self {
             Self::Hidden => !tail.seen || tail.sigmoid && tail.joined,
@@ -141,11 +141,11 @@ impl RowParts {
     /// Whether rows may be box, score and class that the graph chose.
     pub(super) fn may_be_chosen(self, tail: &OutputTail) -> bool {
         let scored = !tail.seen || tail.sigmoid || tail.softmax || tail.chosen;
-        // The number of a class is no sigmoid: two scores are those of two classes.
+        // A class number is not a sigmoid: two sigmoids are the scores of two classes.
         scored && (tail.chosen || !matches!(self, Self::Other | Self::Raw | Self::BoxFirst { scores: 2, .. }))
     }
 
-    /// Whether rows may be scores and distances; NanoDet.
+    /// Whether rows may be scores and distances: NanoDet.
     pub(super) fn may_be_nanodet(self, distances: usize) -> bool {
         match self {
             Self::Hidden | Self::Raw => true,

@@ -1,4 +1,4 @@
-//! Functions that the heads' inner loops share: best of a row, activations, boxes.
+//! Functions shared by the heads' inner loops: maximum of a row, activations, boxes.
 
 use super::spec::{Background, BoxFormat, BoxUnit};
 
@@ -18,7 +18,7 @@ pub(super) fn max_of(row: &[f32]) -> f32 {
 
 /// Returns the first class with the greatest score, if that is at least `threshold`.
 ///
-/// One pass of eight lanes; looks for the class only in rows that pass.
+/// One pass with eight lanes; searches for the class only in rows that pass.
 #[inline]
 pub(super) fn best_class(row: &[f32], threshold: f32) -> Option<(u32, f32)> {
     let best = max_of(row);

@@ -1,12 +1,12 @@
-//! Semantic segmentation: a class for each pixel of the frame.
+//! Decodes semantic segmentation: a class for each pixel of the frame.
 //!
 //! Reads one of
 //! - scores of each class in each cell, `[1, classes, h, w]` or `[1, h, w, classes]` (TensorFlow): logits or probabilities;
 //! - the class of each cell, `[1, h, w]`, `[1, 1, h, w]` or `[1, h, w, 1]`: integers or floats.
 //!
-//! `h` and `w` have the aspect ratio of the input. [`ClassMapper`] has the arithmetic. A class that covers at least a pixel is one
-//! detection; its score is the mean probability over the cells where it is the best one. Without an `activation` in the card,
-//! cells whose numbers are between 0 and 1 and sum to 1 are probabilities, and anything else are logits of a softmax.
+//! `h` and `w` have the aspect ratio of the input. [`ClassMapper`] has the arithmetic. A class that covers at least one pixel
+//! is one detection; its score is the mean probability over the cells where it is the best class. Without an `activation` in
+//! the card, numbers between 0 and 1 that sum to 1 in a cell are probabilities, and all others are logits for a softmax.
 //!
 //! Source: `post_process_semantic_segmentation` of transformers; torchvision `models/segmentation`.
 
@@ -25,10 +25,10 @@ use super::outputs::{ModelOutputs, OutputShape, class_columns, classes_text};
 use super::raw_numbers::wrong_activation;
 use super::spec::{Activation, Background};
 
-/// How many cells show what the numbers are.
+/// How many cells to examine to identify the kind of numbers.
 const SAMPLES: usize = 256;
 
-/// The number that data sets use for a pixel without a class.
+/// The label that data sets use for a pixel without a class.
 const IGNORED: f32 = 255.0;
 
 pub(super) struct Semantic {
@@ -74,7 +74,7 @@ impl Semantic {
         (self.class_count > 0).then(|| self.class_count + usize::from(self.background != Background::None))
     }
 
-    /// Whether a dimension may be that of the classes.
+    /// Whether a dimension may count the classes.
     fn may_be_classes(&self, dim: Option<usize>) -> bool {
         let least = if self.background == Background::None { 1 } else { 2 };
         dim.is_none_or(|classes| match self.expected() {
@@ -87,7 +87,7 @@ impl Semantic {
     fn cells(&self, shape: OutputShape, input_size: (u32, u32)) -> Option<Result<Cells, String>> {
         let whole = shape.last::<3>();
         let side = |dim: Option<usize>| dim.unwrap_or(0);
-        // Rows and columns alone are those of a table.
+        // An output with only rows and columns is a table.
         let numbers = match (shape.last::<2>(), whole) {
             (Some(sides), _) if !shape.has_rank(2) => Some(sides),
             (_, Some([height, width, Some(1)])) => Some([height, width]),
@@ -98,7 +98,7 @@ impl Semantic {
             let [height, width] = sides.map(side);
             let problem = || {
                 let (input_w, input_h) = input_size;
-                format!("has {width}x{height} cells, which do not have the shape of an input of {input_w}x{input_h}")
+                format!("has {width}x{height} cells, which do not match an input of {input_w}x{input_h}")
             };
             return Some(covers(sides, input_size).then_some(Cells::Number { width, height }).ok_or_else(problem));
         }
@@ -134,7 +134,7 @@ impl Semantic {
         )
     }
 
-    /// Returns the class of a number of the model's; `None` for the background and for numbers beyond the card's classes.
+    /// Returns the class for a number from the model; `None` for the background and for numbers beyond the card's classes.
     fn class_id(&self, number: u32, classes: usize) -> Option<u32> {
         if !class_columns(self.background, classes).contains(&(number as usize)) {
             return None;
@@ -142,7 +142,7 @@ impl Semantic {
         class_of(number, self.background, 0)
     }
 
-    /// Reads the scores of some cells that are spread over the map, and returns how many; they are in `row`.
+    /// Reads the scores of some cells spread over the map into `row`, and returns their number.
     fn sample(values: &[f32], planes: &ClassPlanes, row: &mut Vec<f32>) -> usize {
         let (cells, classes) = (planes.width * planes.height, planes.classes);
         let count = cells.min(SAMPLES);
@@ -169,7 +169,7 @@ impl Decoder for Semantic {
             Some(cells.map(|cells| SemanticLayout { output, cells }))
         });
         found.map_err(|misfit| {
-            // The one thing wrong is the number of classes: the shapes show the right one.
+            // Only the number of classes is wrong: the shapes show the right one.
             let others = usize::from(self.background != Background::None);
             let unnamed = Self::new(0, self.activation, self.background);
             let shapes = (0..outputs.count()).filter_map(|output| unnamed.cells(outputs.shape(output), input_size));
@@ -247,11 +247,11 @@ impl Decoder for Semantic {
 }
 
 impl Semantic {
-    /// Doubts numbers of classes that are not whole, or beyond the card's classes.
+    /// Returns a doubt about class numbers that are not whole, or beyond the card's classes.
     fn doubt_numbers(&self, values: &[f32]) -> Option<Misfit> {
         let finite = || values.iter().copied().filter(|value| value.is_finite());
         if finite().any(|value| (value - value.round()).abs() > 1e-3) {
-            let problem = "the numbers of its cells are not whole, so they are not numbers of classes";
+            let problem = "the numbers in its cells are not integers, so they are not class numbers";
             return Some(Misfit::at(
                 FAMILY,
                 problem,

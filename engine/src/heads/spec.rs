@@ -25,11 +25,11 @@ pub enum Family {
     Blazeface,
     /// Faces with five landmarks on grids: SCRFD, YuNet, RetinaFace.
     Faces,
-    /// FOMO of Edge Impulse: cells of a grid, merged into objects.
+    /// Edge Impulse's FOMO: cells of a grid, merged into objects.
     Fomo,
     /// MoveNet: bodies of 17 points.
     Movenet,
-    /// The points of one person that fills the picture: RTMPose, HRNet, SimpleBaseline, ViTPose.
+    /// The points of one person that fills the image: RTMPose, HRNet, SimpleBaseline, ViTPose.
     Pose,
     /// Semantic segmentation, a class for each pixel: SegFormer, DeepLab, FCN, BiSeNet, PP-LiteSeg.
     Semantic,
@@ -123,9 +123,10 @@ pub struct YoloxSpec {
 /// Options of [`Family::Darknet`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct DarknetSpec {
-    /// Width and height of each anchor in pixels of the input, as many for each grid; the grid of the smallest cells first.
+    /// Width and height of each anchor in pixels of the input, the same number for each grid; the grid of the smallest cells
+    /// first.
     pub anchors: Vec<[f32; 2]>,
-    /// `scale_x_y` of each grid, in the same order; 1 where there is none.
+    /// `scale_x_y` of each grid, in the same order; 1 if there is none.
     pub scale_x_y: Vec<f32>,
     /// How raw numbers become scores: the sigmoid, or the softmax of YOLOv2.
     pub activation: Activation,
@@ -136,17 +137,17 @@ pub struct DarknetSpec {
 /// How the raw numbers of a grid's cells become boxes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum GridStyle {
-    /// exp(x) of sizes, and every class that passes: Darknet.
+    /// Sizes as exp(x), and every class that passes: Darknet.
     #[default]
     Darknet,
     /// Squares of sigmoids, and the best class: YOLOv5, YOLOv7.
     Yolov5,
 }
 
-/// Boxes that are the offsets from anchors of a known kind.
+/// Known kinds of anchors that boxes are offsets from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AnchorKind {
-    /// Nine a cell on grids of strides 8 to 128: EfficientDet.
+    /// Nine per cell on grids of strides 8 to 128: EfficientDet.
     EfficientDet,
 }
 
@@ -155,7 +156,7 @@ pub enum AnchorKind {
 pub struct NanodetSpec {
     /// Input pixels per grid cell, one entry per grid.
     pub strides: Vec<u32>,
-    /// The last bin of a distance's distribution; 0 if the outputs have the distances themselves.
+    /// The last bin of a distance's distribution; 0 if the outputs contain the distances themselves.
     pub reg_max: usize,
     /// Whether the scores still need the sigmoid.
     pub sigmoid: bool,
@@ -168,7 +169,7 @@ pub struct NanodetSpec {
 /// One number of a row that a model has chosen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Column {
-    /// The frame of the batch, which is not read.
+    /// The frame's index in the batch, which is ignored.
     Batch,
     /// The class, from 0.
     Class,
@@ -190,12 +191,12 @@ pub enum Column {
     Width,
     /// The box's height.
     Height,
-    /// A number that is not read.
+    /// A number that is ignored.
     Skipped,
 }
 
 impl Column {
-    /// Returns a list of columns as a card has it.
+    /// Returns a list of columns in a card's notation.
     pub(crate) fn list(columns: &[Self]) -> String {
         let names: Vec<String> = columns.iter().map(|column| word(&COLUMNS, column)).collect();
         format!("[{}]", names.join(", "))
@@ -207,11 +208,11 @@ impl Column {
 pub struct RowsSpec {
     /// The numbers of a row; `None` is box, score, class, or for rows of seven the frame, box, class, score.
     pub columns: Option<Vec<Column>>,
-    /// Whether the model has only chosen a class for each box, and NMS is left.
+    /// Whether the model only chooses a class for each box, so that NMS is needed.
     pub nms: bool,
     /// Where the background class is among the class numbers.
     pub background: Background,
-    /// The output with the boxes, if scores and classes have outputs of their own; found by name or shape if not given.
+    /// The output with the boxes, if scores and classes have separate outputs; found by name or shape if not given.
     pub boxes: Option<String>,
     /// The output with the scores.
     pub scores: Option<String>,
@@ -230,7 +231,7 @@ pub struct BoxesSpec {
     pub labels: Option<String>,
     /// The output with the number of valid rows; `Ssd` only.
     pub count: Option<String>,
-    /// How raw numbers become scores; `None` is the sigmoid for the logits of `Detr`, otherwise nothing.
+    /// How raw numbers become scores; `None` is the sigmoid for the logits of `Detr`, otherwise no activation.
     pub activation: Option<Activation>,
     /// The four numbers of a box; `None` is centre and size for `Detr` unless it is end to end, otherwise corners.
     pub format: Option<BoxFormat>,
@@ -254,7 +255,7 @@ pub enum HeatmapStyle {
     TtfNet,
     /// Every cell, sizes as exp(x) times the stride, five landmarks, NMS afterwards.
     CenterFace,
-    /// Every cell, distances to the sides for each class in 35 pixels, NMS afterwards.
+    /// Every cell, distances to the sides for each class in units of 35 pixels, NMS afterwards.
     DetectNet,
 }
 
@@ -287,7 +288,7 @@ pub struct BlazefaceSpec {
 /// The kind of faces on grids.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum FacesStyle {
-    /// InsightFace's SCRFD: distances to the sides, one or two anchors a cell.
+    /// InsightFace's SCRFD: distances to the sides, one or two anchors per cell.
     #[default]
     Scrfd,
     /// OpenCV Zoo's YuNet: class and objectness.
@@ -320,11 +321,11 @@ impl Default for FacesSpec {
 /// Options of [`Family::DbText`]; the names are PaddleOCR's.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct DbTextSpec {
-    /// The probability above which a cell belongs to a text.
+    /// The probability above which a cell belongs to text.
     pub thresh: f32,
-    /// How far a text grows: its area times this, divided by its perimeter.
+    /// How far a text box grows: its area times this, divided by its perimeter.
     pub unclip_ratio: f32,
-    /// How many texts are looked at: those with the most cells.
+    /// How many texts to process: those with the most cells.
     pub max_candidates: usize,
     /// Whether the map still needs the sigmoid.
     pub sigmoid: bool,
@@ -341,9 +342,9 @@ impl Default for DbTextSpec {
 pub struct AttributeSpec {
     /// Its name in messages.
     pub name: String,
-    /// The output that has its numbers.
+    /// The output that contains its numbers.
     pub output: String,
-    /// Where its numbers begin in the output; `None` if they are all that the output has.
+    /// Where its numbers begin in the output; `None` if they are the whole output.
     pub column: Option<usize>,
     /// The meaning of its numbers.
     pub kind: AttributeKind,
@@ -356,8 +357,8 @@ pub enum AttributeKind {
     Labels {
         /// The labels.
         names: Vec<String>,
-        /// How raw numbers become scores. `None` is the sigmoid for one number and for several labels; otherwise it checks whether
-        /// they are probabilities, and takes the softmax if not.
+        /// How raw numbers become scores. `None` is the sigmoid for one number and for several labels; otherwise it checks
+        /// whether they are probabilities, and applies the softmax if not.
         activation: Option<Activation>,
         /// Whether every label that passes the threshold counts, instead of the best one.
         multi_label: bool,
@@ -374,9 +375,9 @@ pub enum AttributeKind {
 /// Which end of a depth map is near.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Nearer {
-    /// Smaller numbers: distances, such as meters.
+    /// Smaller numbers: distances, such as metres.
     Smaller,
-    /// Larger numbers: inverse depth, as MiDaS and Depth Anything give it.
+    /// Larger numbers: inverse depth, as from MiDaS and Depth Anything.
     #[default]
     Larger,
 }
@@ -417,7 +418,7 @@ pub enum HeadSpec {
         keypoints: Option<Keypoints>,
         /// Mask coefficients after the classes.
         masks: usize,
-        /// Whether boxes are turned: the last number of each is its angle in radians.
+        /// Whether boxes are oriented: the last number of each is its angle in radians.
         oriented: bool,
     },
     /// See [`Family::YoloNms`].
@@ -426,9 +427,9 @@ pub enum HeadSpec {
         keypoints: Option<Keypoints>,
         /// The unit of the boxes.
         unit: BoxUnit,
-        /// Whether boxes are turned: centre and size, and their angle in radians after the class.
+        /// Whether boxes are oriented: centre and size, and their angle in radians after the class.
         oriented: bool,
-        /// The order of a row's numbers, and what is left to do.
+        /// The order of a row's numbers, and the remaining steps.
         rows: RowsSpec,
     },
     /// See [`Family::Yolox`].
@@ -455,7 +456,7 @@ pub enum HeadSpec {
     Pose,
     /// See [`Family::Semantic`].
     Semantic {
-        /// How raw numbers become scores; `None` checks whether they are probabilities and otherwise takes the softmax.
+        /// How raw numbers become scores; `None` checks whether they are probabilities and otherwise applies the softmax.
         activation: Option<Activation>,
         /// Where the background class is, which is not reported.
         background: Background,
@@ -464,7 +465,7 @@ pub enum HeadSpec {
     DbText(DbTextSpec),
     /// See [`Family::Classifier`].
     Classifier {
-        /// How raw numbers become scores; `None` checks whether they are probabilities and otherwise takes the softmax.
+        /// How raw numbers become scores; `None` checks whether they are probabilities and otherwise applies the softmax.
         activation: Option<Activation>,
         /// Where the background class is.
         background: Background,
@@ -572,13 +573,13 @@ impl HeadSpec {
     }
 }
 
-/// Finds the word for an option's value in the words of cards.
+/// Finds the card's word for an option's value.
 fn word<T: PartialEq>(words: &[(&'static str, T)], value: &T) -> String {
     let found = words.iter().find(|(_, known)| known == value);
     format!("{:?}", found.map_or("", |(word, _)| word))
 }
 
-/// The words of cards for the places of the background class.
+/// The words of cards for the position of the background class.
 pub(crate) const BACKGROUNDS: [(&str, Background); 3] =
     [("none", Background::None), ("first", Background::First), ("last", Background::Last)];
 /// The words of cards for activations.
@@ -639,7 +640,7 @@ fn attribute_text(AttributeSpec { name, output, column, kind }: &AttributeSpec) 
 }
 
 impl HeadSpec {
-    /// Returns the options as a card has them, as key and value; without those that are not set.
+    /// Returns the options in a card's notation, as key and value, without those that are not set.
     pub(crate) fn options(&self) -> Vec<(&'static str, String)> {
         let number = |key, count: usize| (count > 0).then(|| (key, count.to_string()));
         let points = |keypoints: &Option<Keypoints>| {
@@ -747,7 +748,7 @@ impl HeadSpec {
         options.into_iter().flatten().collect()
     }
 
-    /// Returns the width and height that most models of the family are trained with, for one that leaves them open.
+    /// Returns the width and height that most models of the family are trained with, for models that leave them open.
     pub(crate) const fn usual_size(&self) -> (u32, u32) {
         match self {
             Self::Darknet(_) | Self::Nanodet(_) => (416, 416),
@@ -759,7 +760,7 @@ impl HeadSpec {
             Self::Blazeface(_) => (128, 128),
             Self::Fomo => (96, 96),
             Self::Movenet => (256, 256),
-            // Width and height of mmpose's bodies.
+            // Width and height of mmpose's body models.
             Self::Pose => (192, 256),
             Self::Semantic { .. } => (512, 512),
             // PaddleOCR's `limit_side_len`.

@@ -1,7 +1,7 @@
 //! Which outputs of a model a head leaves unread, and whether that is right.
 //!
-//! A head that reads two of three outputs may be the wrong one: boxes and scores of which a third output has the landmarks are a
-//! face detector's, whose boxes are offsets. So a guess must explain every output.
+//! A head that reads two of three outputs may be the wrong one: if a third output has landmarks, boxes and scores belong to a
+//! face detector, whose boxes are offsets. So a guess must explain every output.
 
 use super::build::build;
 use super::end_to_end::EndToEndOutputs;
@@ -9,7 +9,7 @@ use super::outputs::{ModelOutputs, two_dimensions};
 use super::spec::{BoxesSpec, Family, HeadSpec, HeatmapStyle};
 use crate::backend::{Dim, TensorInfo};
 
-/// The strides of the grids whose raw layers some exports have beside the decoded boxes.
+/// The strides of the grids whose raw layers some exports output in addition to the decoded boxes.
 const STRIDES: [u32; 4] = [8, 16, 32, 64];
 
 /// More outputs than any head reads.
@@ -23,11 +23,11 @@ pub(super) fn unread(spec: &HeadSpec, classes: usize, outputs: &[TensorInfo], si
     if outputs.len() > MAX_OUTPUTS {
         return None;
     }
-    // Values of the frame name their outputs, and a network may have more than are asked for.
+    // Cards for values of the frame name their outputs, and a network may have more outputs than those.
     if matches!(spec.family(), Family::Attributes | Family::Embedding | Family::Depth) {
         return Some(Vec::new());
     }
-    // These read an output if there is one, so that leaving it out shows nothing.
+    // These read an output if there is one, so an unread output proves nothing.
     if let HeadSpec::Heatmap(heatmap) = spec {
         let most = match heatmap.style {
             HeatmapStyle::TtfNet | HeatmapStyle::DetectNet => 2,
@@ -53,7 +53,7 @@ pub(super) fn unread(spec: &HeadSpec, classes: usize, outputs: &[TensorInfo], si
     }
     let of = |kept: &[usize]| kept.iter().map(|&index| outputs[index].clone()).collect::<Vec<_>>();
     let reads = |kept: &[usize]| {
-        // One output alone is another layout of this family, and no proof that the others are not read.
+        // One output alone is another layout of this family, and does not prove that the others are unread.
         if matches!(spec, HeadSpec::Ssd(_)) && kept.len() == 1 {
             return None;
         }
@@ -64,7 +64,7 @@ pub(super) fn unread(spec: &HeadSpec, classes: usize, outputs: &[TensorInfo], si
     let mut kept: Vec<usize> = (0..outputs.len()).collect();
     let all = reads(&kept)?;
     let mut unread = Vec::new();
-    // Of two outputs of which either would do, the head takes the first.
+    // If either of two outputs would fit, the head takes the first.
     for index in (0..outputs.len()).rev() {
         let fewer: Vec<usize> = kept.iter().copied().filter(|&other| other != index).collect();
         if !fewer.is_empty() && reads(&fewer) == Some(all) {
@@ -78,7 +78,7 @@ pub(super) fn unread(spec: &HeadSpec, classes: usize, outputs: &[TensorInfo], si
     unread.iter().all(harmless).then_some(unread)
 }
 
-/// Returns the names of outputs that the card of such a head has.
+/// Returns the output names in the card of such a head.
 fn names_of(spec: &HeadSpec) -> BoxesSpec {
     match spec {
         HeadSpec::Ssd(spec) | HeadSpec::Detr(spec) => spec.clone(),
@@ -86,14 +86,14 @@ fn names_of(spec: &HeadSpec) -> BoxesSpec {
     }
 }
 
-/// Whether an output is the number of valid rows, which heads read where there is one.
+/// Whether an output is the number of valid rows, which heads read if there is one.
 fn is_count(outputs: &[TensorInfo], index: usize) -> bool {
     let one = ModelOutputs::Declared(outputs).shape(index).vector();
     one.is_some_and(|length| length.is_none_or(|length| length == 1))
         && outputs[index].name.to_ascii_lowercase().contains("num")
 }
 
-/// Whether an output beside those that a head reads says nothing against it.
+/// Whether an unread output is consistent with a head.
 fn is_harmless(spec: &HeadSpec, outputs: &[TensorInfo], index: usize, read: &[usize], size: (u32, u32)) -> bool {
     /// The other outputs of TensorFlow's detection API, and the indices of a suppression whose input is read.
     const KNOWN: [&str; 5] = [
@@ -107,14 +107,14 @@ fn is_harmless(spec: &HeadSpec, outputs: &[TensorInfo], index: usize, read: &[us
     if KNOWN.contains(&output.name.as_str()) {
         return true;
     }
-    // YOLOv9 gives the boxes of its auxiliary branch too.
+    // YOLOv9 also outputs the boxes of its auxiliary branch.
     let is_twin = |&other: &usize| {
         outputs[other].shape.is_some() && outputs[other].shape == output.shape && outputs[other].dtype == output.dtype
     };
     let grids = matches!(spec.family(), Family::Yolov5 | Family::Yolov8 | Family::YoloNms | Family::Yolox);
     match spec.family() {
         Family::Yolov5 | Family::Yolov8 if read.iter().any(is_twin) => true,
-        // A network of several tasks may have a map of classes among them.
+        // A multi-task network may also output a class map.
         Family::Semantic => true,
         _ => grids && (is_layer(output, size) || two_dimensions(output).is_none() && is_open(output)),
     }

@@ -7,14 +7,14 @@
 //! - `[1, N, 7]` of oriented models: centre x, centre y, width, height, score, class, angle in radians.
 //! - `[N, 7]`: frame of the batch, left, top, right, bottom, class, score (YOLOv7 `--end2end` for ONNX Runtime).
 //! - four outputs: number of detections `[1, 1]`, boxes `[1, N, 4]`, scores `[1, N]`, classes `[1, N]` (TensorRT's
-//!   EfficientNMS, YOLOv7 and YOLOv8 exports with it); three without the number; two with `[1, N, 5]` of boxes and scores
-//!   (MMDeploy, OpenVINO's training extensions).
-//! - rows of any other order, which the card has as `columns`: PaddleDetection, PINTO_model_zoo, YOLO-NAS; `[1, 1, N, 7]` of
-//!   DetectionOutput (Caffe, OpenVINO, TAO); with centre and size in place of corners, Ultralytics' RT-DETR.
+//!   EfficientNMS, YOLOv7 and YOLOv8 exports with it); the same three without the number; two with boxes and scores in `[1,
+//!   N, 5]` (MMDeploy, OpenVINO's training extensions).
+//! - rows in any other order, which the card states as `columns`: PaddleDetection, PINTO_model_zoo, YOLO-NAS; `[1, 1, N, 7]`
+//!   of DetectionOutput (Caffe, OpenVINO, TAO); with centre and size instead of corners, Ultralytics' RT-DETR.
 //! - boxes with scores, and the keypoints of each in a second output ([`super::posed_rows`]): RTMO.
 //!
-//! Boxes are in pixels of the input unless the card sets `unit = "normalized"`. Needs no NMS unless the card sets `nms = true`:
-//! then the model has only chosen the best class of each cell (DeepStream-Yolo, Qualcomm AI Hub).
+//! Boxes are in pixels of the input unless the card sets `unit = "normalized"`. It needs no NMS unless the card sets `nms =
+//! true`: then the model has only chosen the best class of each cell (DeepStream-Yolo, Qualcomm AI Hub).
 //!
 //! Source: ultralytics `utils/nms.py` (the branch for end-to-end models) and `engine/exporter.py` (`NMSModel`);
 //! WongKinYiu/yolov7 `models/experimental.py`; TensorRT `plugin/efficientNMSPlugin/README.md`.
@@ -41,7 +41,7 @@ pub(super) struct YoloNms {
     pub(super) unit: BoxUnit,
     /// The number of named classes, or 0.
     pub(super) class_count: usize,
-    /// Whether boxes are centre and size, and turned by the number after the class.
+    /// Whether boxes are centre and size, rotated by the number after the class.
     pub(super) oriented: bool,
     pub(super) rows: RowsSpec,
 }
@@ -64,11 +64,11 @@ const ORIENTED: &str = "remove `oriented` under [head], or correct `family`";
 /// The correction for rows whose duplicates were not removed.
 const NMS: &str = "write `nms = true` under [head]";
 
-/// The mask coefficients of Ultralytics' models, which an export may keep without the masks.
+/// The number of mask coefficients of Ultralytics' models, which an export may keep without the masks.
 const MASKS: usize = 32;
 
 impl YoloNms {
-    /// Checks what follows a row's class, and keypoints if the card has them, where no other output is there for masks.
+    /// Checks the numbers after a row's class, and after keypoints if the card has them, if no other output can hold masks.
     fn check_keypoints(&self, name: &str, width: usize, rest: usize) -> Result<(), Misfit> {
         let points = width - 6;
         let counted = |each: usize| points.is_multiple_of(each).then_some((points / each, each));
@@ -126,9 +126,9 @@ impl YoloNms {
                 Ok(YoloNmsLayout::Rows { output, width: 7, at: BATCH_BOX_CLASS_SCORE, with_rest: false })
             }
             Some(width) if width < wanted => Err(format!("has rows of {width} numbers, but needs {wanted} or more")),
-            // A batch of one row without a dimension for it.
+            // A single row without a batch dimension.
             Some(_) if rows == Some(1) && outputs.is_vector(output) => {
-                Err("is one row of numbers, as a classifier's scores are".to_owned())
+                Err("is one row of numbers, like a classifier's scores".to_owned())
             }
             // One of several, such as labels beside boxes.
             None if outputs.count() > 1 && outputs.is_vector(output) => {
@@ -146,8 +146,8 @@ impl YoloNms {
         Ok(found)
     }
 
-    /// Centre and size for oriented models, `OBB` in ultralytics `nn/modules/head.py` and `NMSModel` in `engine/exporter.py`; of
-    /// others what `columns` has, or corners.
+    /// Centre and size for oriented models, `OBB` in ultralytics `nn/modules/head.py` and `NMSModel` in `engine/exporter.py`;
+    /// for other models the format in `columns`, or corners.
     fn format(&self) -> BoxFormat {
         let of_columns = || self.rows.columns.as_deref().and_then(RowColumns::of).map(|at| at.format);
         if self.oriented { BoxFormat::Cxcywh } else { of_columns().unwrap_or(BoxFormat::Xyxy) }
@@ -273,7 +273,7 @@ impl Decoder for YoloNms {
         if scores.most() > 1.5 {
             return not_probabilities(scores, FAMILY, "correct `family` under [head]");
         }
-        // Whatever fills the boxes of unused rows, their scores are not above 0.
+        // Unused rows may hold any boxes, but their scores are not above 0.
         let used = rows().filter(|row| row[at.score] > 0.0);
         let boxes: Vec<[f32; 4]> = used.map(|row| at.four(row)).collect();
         let found = rows().map(|row| (row[at.score], row[at.class]));
@@ -294,10 +294,11 @@ impl Decoder for YoloNms {
         let (output, at, with_rest) = match *layout {
             YoloNmsLayout::Rows { output, at, with_rest, .. } => (output, at, with_rest),
             YoloNmsLayout::EndToEnd(ref found) => return found.filter(self.encoding(), outputs, input_size),
-            // The filter finds rows at fault by their labels, and these have none. They are few: decoded on the CPU.
+            // The filter detects faulty rows by their labels, and these have none. There are few, so they are decoded on the
+            // CPU.
             YoloNmsLayout::Posed(_) => return None,
         };
-        // The filter reads the four numbers of a box from its first on.
+        // The filter reads a box's four numbers as adjacent ones.
         let first = at.box_at[0].min(at.box_at[1]);
         let format = match at.box_at.map(|column| column.wrapping_sub(first)) {
             [0, 1, 2, 3] => self.format(),

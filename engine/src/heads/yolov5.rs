@@ -5,9 +5,11 @@
 //! for the prototypes in another output ([`super::masks`]). Keypoints are in pixels of the input: x and y of each between
 //! objectness and classes (YOLOv5-face: 5 points), or x, y and score of each after the classes (YOLOv7-pose, YOLOv5-pose: 17).
 //!
-//! YOLOv5, YOLOv7 and YOLOX with `decoded = true` (exported with `--decode_in_inference`) give centre and size in pixels of the
-//! input; the N rows of YOLOv5 are the anchors of the three grids in sequence. In a plain export of YOLOX, N counts the cells of
-//! the grids of stride 8, 16 and 32, row by row; a box has its centre at `(x + cell) * stride` and the size `exp(w) * stride`.
+//! YOLOv5, YOLOv7 and YOLOX with `decoded = true` (exported with `--decode_in_inference`) output centre and size in pixels of
+//! the input; the N rows of YOLOv5 are the anchors of the three grids in sequence. In a plain export of YOLOX, N is the
+//! number of cells in the grids of stride 8, 16 and 32, row by row; a box has its centre at `(x + cell) * stride` and the
+//! size `exp(w)
+//! * stride`.
 //!
 //! Sources: `non_max_suppression` in ultralytics/yolov5 `utils/general.py`, one class per box (`multi_label=False`);
 //! `non_max_suppression_face` in deepcam-cn/yolov5-face `utils/general.py`; `non_max_suppression` with `kpt_label` in
@@ -35,14 +37,14 @@ pub(super) struct Yolov5 {
     pub(super) masks: usize,
     /// The grids that boxes are relative to; `None` if they are decoded.
     pub(super) strides: Option<Vec<u32>>,
-    /// Whether the card says whether boxes are decoded.
+    /// Whether the card states `decoded`.
     pub(super) is_yolox: bool,
 }
 
-/// More than the logarithm of any size in cells.
+/// Larger than the logarithm of any size in cells.
 const LARGEST_LOGARITHM: f32 = 12.0;
 
-/// The cells of the smallest input whose grids show whether boxes are decoded: 64 pixels.
+/// The cells of the smallest input (64 pixels) whose grids show whether boxes are decoded.
 const ENOUGH_CELLS: usize = 84;
 
 pub(super) struct Yolov5Layout {
@@ -60,8 +62,8 @@ fn cells(input_size: (u32, u32), stride: u32) -> (usize, usize) {
     ((input_size.0 / stride) as usize, (input_size.1 / stride) as usize)
 }
 
-/// Whether nearly every centre lies within two cells of the middle of its row's own cell, in pixels, as those of decoded boxes do.
-/// Offsets within a cell are that near only in the first cells of a grid.
+/// Whether nearly every centre lies within two cells of the middle of its row's own cell, in pixels, as with decoded boxes.
+/// Offsets within a cell are that close only in the first cells of a grid.
 fn are_on_grid(boxes: &[[f32; 4]], strides: &[u32], input_size: (u32, u32)) -> bool {
     let middles = strides.iter().flat_map(|&stride| {
         let (columns, lines) = cells(input_size, stride);
@@ -75,11 +77,11 @@ fn are_on_grid(boxes: &[[f32; 4]], strides: &[u32], input_size: (u32, u32)) -> b
     boxes.len() >= ENOUGH_CELLS && 10 * count >= 9 * boxes.len()
 }
 
-/// Whether nearly every centre lies within 16 pixels of the input's first corner, as offsets within a cell do. The centres of
-/// decoded boxes are spread over the input.
+/// Whether nearly every centre lies within 16 pixels of the input's top left corner, like offsets within a cell. The centres
+/// of decoded boxes are spread over the input.
 fn are_near_corner(boxes: &[[f32; 4]], (width, height): (u32, u32)) -> bool {
     const NEAR: f32 = 16.0;
-    // Rows of zeros are those of a decoded export that fills up; no offset is exactly 0.
+    // Rows of zeros are padding of a decoded export; no offset is exactly 0.
     let used = || boxes.iter().filter(|numbers| numbers.iter().any(|number| *number != 0.0));
     let count = used().filter(|[x, y, ..]| x.abs() <= NEAR && y.abs() <= NEAR).count();
     let is_large = width >= 64 && height >= 64;
@@ -166,11 +168,11 @@ impl Decoder for Yolov5 {
         }
         let boxes: Vec<[f32; 4]> = rows().filter_map(|row| four(row, 0)).collect();
         match &self.strides {
-            // exp(x) of so much is a million pixels.
+            // exp(x) of this value is a million pixels.
             Some(strides) => (are_many(&boxes, |&[_, _, w, h]| w > LARGEST_LOGARITHM || h > LARGEST_LOGARITHM)
                 || are_on_grid(&boxes, strides, input.input_size))
             .then(|| {
-                let problem = "its boxes are in pixels already";
+                let problem = "its boxes are already in pixels";
                 Misfit::at(DECODED, problem, "write `decoded = true` under [head]")
             }),
             None if self.is_yolox => {

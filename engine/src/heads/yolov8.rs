@@ -38,7 +38,7 @@ pub(super) struct Yolov8Layout {
     /// The numbers per candidate.
     width: usize,
     classes: usize,
-    /// Whether a candidate's numbers are `rows` apart, as exported, and not side by side.
+    /// Whether a candidate's numbers are `rows` apart, as exported, and not adjacent.
     planes: bool,
 }
 
@@ -56,7 +56,7 @@ impl Yolov8Layout {
 /// Anchors per block: their best scores and classes stay in the first-level cache.
 const BLOCK: usize = 512;
 
-/// Refuses the rows of YOLOv5: three anchors for each cell of its grids, of which YOLOv8 has one candidate.
+/// Rejects the rows of YOLOv5: three anchors for each cell of its grids, where YOLOv8 has one candidate.
 fn check_anchors(rows: Option<usize>, (width, height): (u32, u32)) -> Result<(), String> {
     const GRIDS: [&[u32]; 2] = [&[8, 16, 32], &[8, 16, 32, 64]];
     let cells =

@@ -10,17 +10,17 @@ use super::load::load_parsed;
 use crate::backend::{EngineError, EngineOptions, ModelFile};
 use crate::session::Session;
 
-/// How far an output may differ from the correct number.
+/// The tolerance of an output.
 const TOLERANCE: f32 = 1e-4;
 
-/// Why the model of a fault did not give the correct numbers.
+/// Why the model of a fault did not produce the correct numbers.
 #[derive(Debug, thiserror::Error)]
 pub enum KnownFaultError {
     /// The model cannot be loaded or run.
     #[error(transparent)]
     Engine(#[from] EngineError),
     /// The numbers are wrong.
-    #[error("{backend} gives {found:?} instead of {expected:?}: use another version of it")]
+    #[error("{backend} returns {found:?} instead of {expected:?}: use another version of it")]
     Numbers {
         /// The backend with its version.
         backend: String,
@@ -32,7 +32,7 @@ pub enum KnownFaultError {
 }
 
 impl KnownFault {
-    /// Runs the fault's model with its backend, as any model runs here. Returns the backend with its version.
+    /// Runs the fault's model with its backend in the same way as any other model. Returns the backend with its version.
     ///
     /// # Errors
     /// The workaround does not help with this version of the backend, or its library cannot be used.

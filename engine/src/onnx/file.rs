@@ -1,4 +1,4 @@
-//! Reads the facts that an `.onnx` file states about itself, without a backend.
+//! Reads the declarations of an `.onnx` file, without a backend.
 //!
 //! Keeps only the graph's inputs and outputs, the operators' names and the metadata. Also visits everything else, and rejects
 //! tensors whose data does not fit their dimensions, and deep nesting: backends only see files that passed. The format:
@@ -19,14 +19,14 @@ use crate::backend::{Dim, EngineError, ModelFile, TensorInfo, open_model_file};
 /// The largest message of Protocol Buffers, which no reader of ONNX exceeds.
 const MOST_BYTES: usize = (2 << 30) - 1;
 
-/// Limits graphs inside nodes (`If`, `Loop`) inside graphs, and sequences of sequences. No exporter comes near this, and a
-/// recursive parser needs a limit: rten has none, and the stack overflows.
+/// Limits the nesting of graphs inside nodes (`If`, `Loop`) and of sequences. No exporter comes near this, and a recursive
+/// parser needs a limit: rten has none, and its stack overflows.
 const MAX_DEPTH: usize = 32;
 
 /// Limits the names of inputs, outputs, dimensions and operators, which errors repeat. Exporters write some hundred bytes.
 const MAX_NAME_BYTES: usize = 1000;
 
-/// Limits the nodes that a model has once its functions are expanded: ONNX Runtime copies the body of each for each call, so that
+/// Limits the nodes that a model has once its functions are expanded: ONNX Runtime copies a function's body for each call, so
 /// a small file can become an endless graph.
 const MAX_EXPANDED: u64 = 100_000;
 
@@ -174,7 +174,7 @@ fn malformed(path: &Path, reason: &str) -> EngineError {
 enum ParseError {
     Wire(WireError),
     Depth,
-    /// The rejected object (empty: a tensor without a name), and why, as a phrase that follows the name.
+    /// The rejected object (empty: a tensor without a name), and the reason, as a phrase that follows the name.
     Refused {
         what: String,
         reason: String,
@@ -192,7 +192,7 @@ impl ParseError {
         }
     }
 
-    /// Says where a tensor without a name is.
+    /// Describes the location of a tensor without a name.
     fn inside(self, place: impl FnOnce() -> String) -> Self {
         match self {
             Self::Refused { what, reason } if what.is_empty() => Self::Refused { what: place(), reason },
@@ -270,7 +270,7 @@ impl OnnxFile {
                 _ => continue,
             };
             let (name, value) = value_info(field.bytes())?;
-            // Before version 4 of the format, weights had to be listed as inputs too.
+            // Before version 4 of the format, weights also had to be listed as inputs.
             if !is_output && weights.contains(&name) {
                 continue;
             }
@@ -389,7 +389,7 @@ impl OnnxFile {
         Ok(name)
     }
 
-    /// Does the same for a sparse tensor, whose name is that of its values.
+    /// Does the same for a sparse tensor, which is named after its values.
     fn sparse_tensor(&mut self, message: &[u8]) -> Result<String, ParseError> {
         let mut name = String::new();
         for field in fields(message) {
@@ -414,7 +414,8 @@ fn add(sum: &mut BTreeMap<String, usize>, operators: &BTreeMap<String, usize>) {
     }
 }
 
-/// Returns how many nodes the functions that `operators` call expand to. `known` has the functions that were counted.
+/// Returns how many nodes the functions called by `operators` expand to. `known` holds the functions that were already
+/// counted.
 fn expanded<'a>(
     operators: &'a BTreeMap<String, usize>,
     functions: &'a Functions,
@@ -442,12 +443,13 @@ fn expanded<'a>(
     Ok(nodes)
 }
 
-/// Notes that a message occurred, and rejects a second occurrence: one reader would merge the two, another use the last.
+/// Notes that a message occurred, and rejects a second occurrence: one reader would merge the two, another would use the
+/// last.
 fn once(found: &mut bool) -> Result<(), WireError> {
     if std::mem::replace(found, true) { Err(WireError::Malformed) } else { Ok(()) }
 }
 
-/// Rejects the name of `what` if no error could show it whole.
+/// Rejects the name of `what` if it is too long for an error message.
 fn check_name(name: &[u8], what: &str) -> Result<(), ParseError> {
     if name.len() <= MAX_NAME_BYTES {
         return Ok(());
@@ -543,7 +545,7 @@ fn entry(message: &[u8]) -> Result<(String, String), WireError> {
     Ok((text(message, number::FIRST)?, text(message, number::SECOND)?))
 }
 
-/// A tensor's element type and shape, or a description of what the value is instead.
+/// A tensor's element type and shape, or a description of a value that is not a tensor.
 type ValueType = Result<(DType, Option<Vec<Dim>>), String>;
 
 /// Reads a `ValueInfoProto`.

@@ -51,7 +51,7 @@ fn choose(path: &Path, options: &EngineOptions) -> Result<Option<&'static Runtim
             Err(EngineError::Load(backend, path.to_owned(), reason))
         }
         Some(Backend::OnnxRuntime) => Runtime::get(options.onnxruntime_library.as_deref()).map(Some),
-        // A library that the user named must work; one that was only found need not.
+        // A library that the user named must work; one that was found by searching need not.
         None if options.onnxruntime_library.is_some() => Runtime::get(options.onnxruntime_library.as_deref()).map(Some),
         None => match Runtime::get(None) {
             Ok(runtime) => Ok(Some(runtime)),
@@ -79,8 +79,8 @@ fn refuse_foreign(path: &Path, read: &OnnxFile) -> Result<(), EngineError> {
     Err(EngineError::ValueType { path: path.to_owned(), direction, name, found })
 }
 
-/// Rejects a model whose weight files are missing, too short or outside its directory. Without this check a backend would report
-/// a missing file in its own words, and a model could read files of the system and return them in its outputs.
+/// Rejects a model whose weight files are missing, too short or outside its directory. Without this check, a backend would
+/// report a missing file in its own words, and a model could read system files and return them in its outputs.
 fn check_external(path: &Path, read: &OnnxFile) -> Result<(), EngineError> {
     let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     for (name, weights) in &read.external_files {
@@ -104,7 +104,7 @@ fn check_external(path: &Path, read: &OnnxFile) -> Result<(), EngineError> {
         if !found.starts_with(home) && !store.parent().is_some_and(|store| found.starts_with(store)) {
             return Err(outside());
         }
-        // Not opened yet: that would wait for the writer of a pipe.
+        // The file is not opened yet, because opening a pipe would wait for its writer.
         let metadata = file.metadata().map_err(external)?;
         if !metadata.is_file() {
             return Err(external(Error::new(
@@ -122,7 +122,7 @@ fn check_external(path: &Path, read: &OnnxFile) -> Result<(), EngineError> {
     Ok(())
 }
 
-/// Returns the model with the requested shapes, and its declarations with them.
+/// Returns the model with the requested shapes, and its updated declarations.
 pub fn reshaped(
     path: &Path,
     mut read: OnnxFile,
@@ -155,7 +155,7 @@ pub fn reshaped(
             }
         }
     }
-    // Parsing the file has already visited all of this, so an error here is a contradiction.
+    // Parsing has already visited all of this, so an error here is a contradiction.
     let reason = "its inputs cannot be rewritten; export it at the size you need";
     let broken = |_| EngineError::Malformed(path.to_owned(), reason.to_owned());
     let bytes = reshape::with_input_shapes(&bytes, shapes, &params, sizes_changed).map_err(broken)?;

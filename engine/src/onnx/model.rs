@@ -26,7 +26,7 @@ impl OnnxModel<'_> {
 /// Runs `work` and returns an error if it panics.
 ///
 /// Both backends are third-party code that runs on data from a file: rten's operators index and unwrap, and `ort` expects a
-/// library that behaves. A panic there must stop one model, not the daemon. `AssertUnwindSafe` is sound: after a panic the
+/// well-behaved library. A panic there must stop one model, not the daemon. `AssertUnwindSafe` is sound: after a panic the
 /// value being built is dropped, and a context that panicked holds only tensors, which the next run replaces.
 pub(super) fn guarded<T>(
     backend: Backend,

@@ -2,8 +2,8 @@
 //!
 //! Both backends refuse an input whose declared dimensions differ, although many models work at any size. So this rewrites the
 //! declaration before a backend sees it: the graph's inputs get the requested shapes, outputs keep the dimensions that do not
-//! depend on them, and the shapes of intermediate values, which only repeat what follows from the inputs, are removed.
-//! Everything else is copied unchanged.
+//! depend on them, and the shapes of intermediate values, which follow from the inputs, are removed. Everything else is
+//! copied unchanged.
 
 use std::collections::BTreeMap;
 
@@ -15,8 +15,8 @@ type NewDim = Option<usize>;
 
 /// Returns the model `bytes` with the inputs in `shapes` declared as given there.
 ///
-/// `params` gives named dimensions their sizes wherever an output repeats the name. With `sizes_changed`, dimensions that the
-/// outputs fix may be wrong and become unknown.
+/// `params` gives named dimensions their sizes wherever an output repeats the name. With `sizes_changed`, fixed dimensions of
+/// the outputs may be wrong and become unknown.
 pub(super) fn with_input_shapes(
     bytes: &[u8],
     shapes: &BTreeMap<String, Vec<usize>>,
@@ -132,7 +132,7 @@ mod tests {
         out
     }
 
-    /// A value of f32 with these dimensions, of which a text is a name.
+    /// An f32 value with these dimensions; a text is the name of one.
     fn value(name: &str, dims: Option<&[Result<u64, &str>]>) -> Vec<u8> {
         let mut tensor = Vec::new();
         write_number(&mut tensor, number::TENSOR_TYPE_ELEMENT, element::FLOAT as u64);

@@ -32,8 +32,8 @@ struct RtenProgram {
 pub(super) fn load(model: OnnxModel<'_>, options: &EngineOptions) -> Result<Box<dyn Program>, EngineError> {
     let path = model.path;
     let mut loader = ModelOptions::with_all_ops();
-    // Keeps a second copy of the weights of matrix products, which would otherwise be packed on each run. It changes nothing
-    // for a convolutional model and much for one with attention.
+    // Keeps a second copy of the weights of matrix products, which would otherwise be packed on each run. It makes no
+    // difference for a convolutional model, but a large one for a model with attention.
     loader.prepack_weights(true);
     for name in &model.external_files {
         let file = model.directory().join(name);
@@ -96,7 +96,7 @@ impl Program for Arc<RtenProgram> {
     }
 }
 
-/// An input in the type that rten wants, if the model declares another; the memory is reused.
+/// An input in the type that rten expects, if the model declares another; the memory is reused.
 #[derive(Default, Clone)]
 struct Converted {
     floats: Vec<f32>,
@@ -155,7 +155,7 @@ impl ProgramContext for RtenContext {
     }
 }
 
-/// Fills `converted` if rten wants another type than the model declares.
+/// Fills `converted` if rten expects another type than the model declares.
 fn convert(input: &InputTensor, converted: &mut Converted) {
     let Converted { floats, ints } = converted;
     floats.clear();

@@ -1,10 +1,11 @@
 //! Writes attributes of convolutions and poolings that rten interprets differently from ONNX.
 //!
-//! - `kernel_shape`, which ONNX takes from the weights where it is missing. rten does not, and takes the number of `strides` and
-//!   `dilations` from it, so it fails to run such a convolution.
-//! - `strides` of a pooling, which are 1 where they are missing. rten fails to run it.
-//! - `auto_pad = SAME_LOWER`, which puts the odd pixel of padding first. rten puts it last, as `SAME_UPPER`, without an error. If
-//!   all strides are 1, this writes `pads` instead; otherwise they depend on the size of the input, and the model is rejected.
+//! - `kernel_shape`, which ONNX derives from the weights if it is missing. rten does not, and takes the number of `strides`
+//!   and `dilations` from it, so it fails to run such a convolution.
+//! - `strides` of a pooling, which default to 1. Without them, rten fails to run it.
+//! - `auto_pad = SAME_LOWER`, which puts the odd pixel of padding first. rten puts it last, like `SAME_UPPER`, without an
+//!   error. If all strides are 1, this writes `pads` instead; otherwise they depend on the size of the input, and the model
+//!   is rejected.
 //!
 //! Only the graph's own nodes are rewritten, not those inside `If`, `Loop` and functions: there, `SAME_LOWER` is rejected.
 
@@ -17,7 +18,7 @@ use super::wire::{WireError, fields, last, packed, text, write_bytes, write_numb
 const CONVOLUTIONS: [&str; 3] = ["Conv", "ConvInteger", "ConvTranspose"];
 const POOLINGS: [&str; 3] = ["AveragePool", "LpPool", "MaxPool"];
 
-/// Operators whose output has the shape of their first input, and which exporters put between weights and convolution.
+/// Operators whose output has the shape of their first input, and that exporters put between weights and convolution.
 const SAME_SHAPE: [&str; 4] = ["Cast", "DequantizeLinear", "Identity", "QuantizeLinear"];
 
 /// The most operators followed from a convolution to its weights.
@@ -44,7 +45,7 @@ impl From<WireError> for AttributeError {
 /// A change to a node.
 #[derive(Debug, Default)]
 struct Change {
-    /// The attributes to add, with their whole numbers.
+    /// The attributes to add, with their integers.
     add: Vec<(&'static str, Vec<u64>)>,
     drop_auto_pad: bool,
 }
@@ -160,7 +161,7 @@ fn changes(graph: &[u8]) -> Result<BTreeMap<usize, Change>, AttributeError> {
     Ok(changes)
 }
 
-/// Returns the change to a node; `weights` is its kernel size by its weights.
+/// Returns the change to a node; `weights` is its kernel size derived from its weights.
 fn change(node: &[u8], operator: String, weights: Option<Vec<u64>>) -> Result<Option<Change>, AttributeError> {
     let values = |name: &str| -> Result<Option<Vec<u64>>, WireError> {
         attribute(node, name)?.map(|attribute| numbers(attribute, number::ATTRIBUTE_INTS)).transpose()
@@ -254,7 +255,7 @@ fn attribute<'a>(node: &'a [u8], name: &str) -> Result<Option<&'a [u8]>, WireErr
     Ok(None)
 }
 
-/// Returns the whole numbers in field `number` of `message`, packed or not.
+/// Returns the integers in field `number` of `message`, packed or not.
 fn numbers(message: &[u8], number: u64) -> Result<Vec<u64>, WireError> {
     let mut values = Vec::new();
     for field in fields(message) {

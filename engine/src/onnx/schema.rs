@@ -119,7 +119,7 @@ pub(super) struct Storage {
     bits: u64,
     /// The field for elements that are not raw.
     pub(super) field: u64,
-    /// The size of what a value of that field holds: a complex number has two values, and a value has two 4-bit integers.
+    /// The size of a field's value: a complex number takes two values, and a value holds two 4-bit integers.
     bits_per_value: u64,
 }
 
@@ -225,7 +225,7 @@ mod tests {
 
     #[test]
     fn elements_that_share_bytes_or_values_round_up() {
-        // An element type, and the bytes and the values that seven of them need.
+        // An element type, and the bytes and values that seven elements need.
         for (element, bytes, values) in [
             (1, 28, 7),
             (2, 7, 7),

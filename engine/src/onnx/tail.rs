@@ -1,9 +1,10 @@
-//! The last operators before each output of a graph: whether a score went through a sigmoid, whether a box is in pixels.
+//! Finds the last operators before each output of a graph: whether a score went through a sigmoid, whether a box is in
+//! pixels.
 //!
-//! A walk from the output back to the layers with weights. It passes through operators that move, cut or join numbers and through
-//! arithmetic, and notes what it meets. It changes no decision of the daemon: `inspect` writes a better card to start from.
-//! The file is hostile until proven otherwise, so the walk visits each node once, and at most [`MAX_NODES`] for an output; a tail
-//! that it does not see whole is not [`known`](OutputTail::known).
+//! It walks from the output back to the layers with weights, through operators that move, cut or join numbers and through
+//! arithmetic, and notes the operators. The result does not affect the daemon: it lets `inspect` write a better starting
+//! card. The file may be hostile, so the walk visits each node once, and at most [`MAX_NODES`] per output; a tail that it
+//! does not see completely is not [`known`](OutputTail::known).
 
 mod parts;
 
@@ -19,56 +20,56 @@ use crate::heads::spec::BoxFormat;
 
 pub use parts::{Part, PartKind};
 
-/// The nodes that are visited for one output; the tail of a YOLO with three grids has about a hundred.
+/// The most nodes to visit for one output; the tail of a YOLO with three grids has about a hundred.
 const MAX_NODES: usize = 4_000;
 
-/// The nodes that are visited for the parts of rows, of all outputs together.
+/// The most nodes to visit for the parts of rows, for all outputs together.
 const MAX_VISITS: usize = 1 << 18;
 
-/// The outputs of a model that are looked at; no head reads more.
+/// The most outputs to examine; no head reads more.
 const MAX_OUTPUTS: usize = 64;
 
-/// The most numbers of a row whose parts are looked for.
+/// The longest row whose parts to determine.
 const MAX_WIDTH: usize = 1 << 20;
 
-/// The elements of constants that are read, of all of them together.
+/// The most elements of constants to read in total.
 const MAX_ELEMENTS: usize = 1 << 22;
 
-/// A factor or summand of boxes above this is in pixels: fractions of the input, variances and halves are below.
+/// A factor or summand of boxes above this is in pixels; fractions of the input, variances and halves are smaller.
 const PIXELS: f32 = 4.0;
 
 /// The operators between the last layer with weights and an output.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct OutputTail {
-    /// Whether the file has a graph that makes this output; not for an engine.
+    /// Whether the file has a graph that computes this output; an engine has none.
     pub seen: bool,
-    /// Whether every path ended at a layer with weights or an activation. If not, what is not found may still be there.
+    /// Whether every path ended at a layer with weights or an activation. If not, operators may have been missed.
     pub known: bool,
     /// Whether numbers went through a sigmoid.
     pub sigmoid: bool,
     /// Whether numbers went through a softmax.
     pub softmax: bool,
-    /// Whether numbers went through exp(x), as the sizes of decoded boxes do.
+    /// Whether numbers went through exp(x), like the sizes of decoded boxes.
     pub exp: bool,
-    /// Whether the last operator but those that move numbers joins parts.
+    /// Whether the last operator joins parts, ignoring those that only move numbers.
     pub joined: bool,
-    /// Whether the last numbers were divided by their length or normalised, as an embedding's are.
+    /// Whether the last numbers were divided by their length or normalised, like an embedding's.
     pub embedded: bool,
-    /// Whether a `Reshape` names every dimension, so that no other size of the picture fits.
+    /// Whether a `Reshape` fixes every dimension, so that no other image size fits.
     pub fixed: bool,
-    /// Whether the best rows were chosen: `TopK`, `NonMaxSuppression`.
+    /// Whether the best rows were selected: `TopK`, `NonMaxSuppression`.
     pub chosen: bool,
     /// Whether there was a sum, product or quotient with a constant.
     pub arithmetic: bool,
-    /// Whether there was a product of two values that are both computed, such as a size that another input gives.
+    /// Whether there was a product of two computed values, such as with a size from another input.
     pub scaled: bool,
-    /// The unit that the outermost large constant shows: `Some(true)` is pixels.
+    /// The unit that the outermost large constant implies: `Some(true)` is pixels.
     pub pixels: Option<bool>,
     /// The four numbers of a box, if the parts of the last `Concat` show them.
     pub format: Option<BoxFormat>,
-    /// Numbers of channels that `Split`, `Reshape` and convolutions name.
+    /// Channel counts from `Split`, `Reshape` and convolutions.
     pub widths: BTreeSet<usize>,
-    /// The parts of a row, by the number of numbers in a row: of the last two dimensions those that are fixed.
+    /// The parts of a row, by the length of a row, for each of the last two dimensions that is fixed.
     pub parts: BTreeMap<usize, Vec<Part>>,
 }
 
@@ -89,13 +90,13 @@ struct Node<'a> {
 /// The main graph, by the names of its values.
 struct Graph<'a> {
     nodes: Vec<Node<'a>>,
-    /// The node that makes a value.
+    /// The node that computes a value.
     makers: HashMap<&'a [u8], usize>,
     /// The constant tensors.
     constants: HashMap<&'a [u8], &'a [u8]>,
-    /// How many elements of constants may still be read.
+    /// The remaining budget of constant elements to read.
     elements_left: Cell<usize>,
-    /// How many nodes may still be visited for the parts of rows.
+    /// The remaining budget of nodes to visit for the parts of rows.
     visits_left: Cell<usize>,
 }
 
@@ -173,7 +174,7 @@ impl<'a> Graph<'a> {
         OutputTail { seen, joined, format: self.format(output), ..self.walk(output, MAX_NODES).0 }
     }
 
-    /// Notes all operators from a value back to the layers, and returns how many of them there are; at most `most` are visited.
+    /// Notes all operators from a value back to the layers, and returns their number; visits at most `most`.
     fn walk(&self, output: &[u8], most: usize) -> (OutputTail, usize) {
         let mut tail = OutputTail { known: true, ..OutputTail::default() };
         let (mut waiting, mut seen) = (vec![output], HashSet::new());
@@ -189,13 +190,13 @@ impl<'a> Graph<'a> {
                 tail.known = false;
                 break;
             }
-            // Depth first, the first input first: the outermost constant is met before those further inside.
+            // Depth first, starting with the first input, so that the outermost constant comes before inner ones.
             waiting.extend(self.visit(&self.nodes[index], &mut tail).iter().rev());
         }
         (tail, seen.len())
     }
 
-    /// Notes what a node does and returns the inputs to follow.
+    /// Notes a node's operator and returns the inputs to follow.
     fn visit<'n>(&self, node: &'n Node<'a>, tail: &mut OutputTail) -> &'n [&'a [u8]] {
         let all = &node.inputs[..];
         let first = all.get(..1).unwrap_or(&[]);
@@ -225,7 +226,7 @@ impl<'a> Graph<'a> {
             operator @ ("Add" | "Sub" | "Mul" | "Div" | "Pow" | "Mod") => {
                 let constants = all.iter().filter_map(|name| self.largest(name));
                 if let Some(largest) = constants.reduce(f32::max) {
-                    // A linear layer is a product with weights, then a sum with more than a few of them.
+                    // A linear layer is a product with weights, then a sum with a bias of more than a few numbers.
                     tail.arithmetic |= operator != "Add" || !self.is_bias(all);
                     if largest > PIXELS && operator != "Pow" && !(operator == "Add" && self.is_bias(all)) {
                         tail.pixels = tail.pixels.or(Some(operator != "Div"));
@@ -252,7 +253,7 @@ impl<'a> Graph<'a> {
                 tail.sigmoid = true;
                 &[]
             }
-            // The softmax of the logarithm of a softmax is that softmax: to a reader these are logits.
+            // The softmax of a log-softmax is the softmax itself, so a log-softmax counts as logits.
             "LogSoftmax" => &[],
             "Softmax" => {
                 tail.softmax = true;
@@ -281,7 +282,7 @@ impl<'a> Graph<'a> {
         }
     }
 
-    /// Whether a sum is that of a product with weights and their bias.
+    /// Whether a sum adds a bias to a product with weights.
     fn is_bias(&self, inputs: &[&[u8]]) -> bool {
         let product = |name: &&[u8]| {
             let maker = self.makers.get(*name).map(|&index| self.nodes[index].operator.as_str());
@@ -290,7 +291,7 @@ impl<'a> Graph<'a> {
         inputs.iter().any(product) && inputs.iter().any(|name| self.constants.contains_key(name))
     }
 
-    /// Returns the four numbers of a box as the parts of the outermost `Concat` show them that is not of rows.
+    /// Returns the four numbers of a box, from the parts of the outermost `Concat` that does not join rows.
     fn format(&self, output: &[u8]) -> Option<BoxFormat> {
         let mut value = output;
         for _ in 0..64 {
@@ -316,7 +317,7 @@ impl<'a> Graph<'a> {
         None
     }
 
-    /// Returns the operator that makes a part of a box.
+    /// Returns the operator that computes a part of a box.
     fn maker_of_part(&self, value: &[u8]) -> Option<&str> {
         let mut value = value;
         for _ in 0..16 {
@@ -371,7 +372,7 @@ fn all_integers(message: &[u8], wanted: u64) -> Vec<i64> {
     fields.flat_map(of_field).take(16).collect()
 }
 
-/// Returns the integers of a node's attribute, or its one integer.
+/// Returns the integers of a node's attribute, or its single integer.
 fn attribute(node: &[u8], name: &str) -> Vec<i64> {
     let attributes = fields(node).map_while(Result::ok).filter(|field| field.number == number::NODE_ATTRIBUTE);
     let named = |field: &Field<'_>| bytes_of(field.bytes(), number::ATTRIBUTE_NAME) == Some(name.as_bytes());
@@ -464,7 +465,7 @@ mod tests {
         bytes
     }
 
-    /// Weights of a layer: their shape without their numbers.
+    /// A layer's weights: the shape without the numbers.
     fn weights(name: &str, shape: &[u64]) -> Vec<u8> {
         let mut bytes = Vec::new();
         shape.iter().for_each(|&dim| write_number(&mut bytes, number::TENSOR_DIMS, dim));
@@ -496,7 +497,7 @@ mod tests {
         parts.iter().map(|part| (part.width, part.kind)).collect()
     }
 
-    /// A layer per grid, each of them as rows one below the other: `name0`, `name1` as a whole `name`.
+    /// One layer per grid, with their rows concatenated: `name0` and `name1` form `name`.
     fn grids(name: &str, width: u64) -> (Vec<Vec<u8>>, Vec<Vec<u8>>) {
         let of = |part: &str, grid: u64| format!("{name}{part}{grid}");
         let mut nodes = Vec::new();
@@ -520,11 +521,11 @@ mod tests {
             let width = 4 + classes as usize;
             let with = |more: &[Vec<u8>]| parts(&[&nodes[..], more].concat(), &constants, width);
             let scores = (classes as usize, PartKind::Sigmoid);
-            // NanoDet and its kind: scores and what a layer gives.
+            // NanoDet and similar models: scores, then the output of a layer.
             let raw =
                 [node_with("Concat", &["scores", "l"], "both", ("axis", &[1])), node("Transpose", &["both"], "out")];
             assert_eq!(with(&raw), [scores, (4, PartKind::Raw)]);
-            // YOLOv8: a box of two parts, which are cut from one layer.
+            // YOLOv8: a box of two parts that are cut from one layer.
             constants.push(integers("i0", &[0]));
             constants.push(integers("i1", &[1]));
             constants.push(integers("i2", &[2]));
@@ -557,14 +558,14 @@ mod tests {
             node_with("Concat", &["box", "second"], "out", ("axis", &[1])),
         ];
         assert_eq!(parts(&nodes, &constants, 7), [(4, PartKind::Computed), (3, PartKind::Sigmoid)]);
-        // One softmax or sigmoid of the whole row.
+        // One softmax or sigmoid over the whole row.
         let whole = [node("Conv", &["x", "w"], "raw"), node("Softmax", &["raw"], "out")];
         assert_eq!(parts(&whole, &constants, 7), [(7, PartKind::Softmax)]);
         let unknown = [node("Conv", &["x", "w"], "raw"), node("Mystery", &["raw"], "out")];
         assert_eq!(parts(&unknown, &constants, 7), [(7, PartKind::Unknown)]);
     }
 
-    /// Joins of joins, each of which is read twice.
+    /// Nested joins, each of which is used twice.
     #[test]
     fn a_slice_of_a_row_has_the_parts_that_it_takes() {
         let constants = [
@@ -587,7 +588,7 @@ mod tests {
     #[test]
     fn the_weights_of_a_layer_and_the_shape_of_a_reshape_show_how_wide_a_part_is() {
         let shapes = [integers("to3", &[1, 3, -1]), integers("to4", &[1, 4, -1])];
-        // Weights of a transposed convolution begin with its inputs.
+        // The weights of a transposed convolution start with the input dimension.
         let layers = [weights("w3", &[16, 3, 2, 2]), weights("w4", &[16, 4, 2, 2])];
         let joined = [node("Sigmoid", &["a"], "scores"), node_with("Concat", &["scores", "b"], "out", ("axis", &[1]))];
         let upsampled = [node("ConvTranspose", &["x", "w3"], "a"), node("ConvTranspose", &["x", "w4"], "b")];
@@ -664,7 +665,7 @@ mod tests {
         assert_eq!(sides(["raw", "raw"]), None);
     }
 
-    /// A graph that loops, one that is a long chain, and one whose values all depend on each other: each node is visited once.
+    /// A cyclic graph, a long chain, and a graph whose values all depend on each other: each node is visited once.
     #[test]
     fn a_hostile_graph_ends_and_is_not_known() {
         let looped = [node("Add", &["out", "b"], "a"), node("Mul", &["a", "a"], "b"), node("Add", &["a", "b"], "out")];
@@ -673,10 +674,10 @@ mod tests {
         let count = 50_000;
         let chain: Vec<_> = (0..count).map(|i| node("Identity", &[&name(i + 1)], &name(i))).collect();
         assert!(!tail(&chain, &[]).known);
-        // Without a visit to each node once, this takes 2^3000 steps.
+        // If nodes were visited more than once, this would take 2^3000 steps.
         let wide: Vec<_> = (0..3_000).map(|i| node("Add", &[&name(i + 1), &name(i + 1)], &name(i))).collect();
         assert!(tail(&wide, &[]).known);
-        // A constant that every node reads: the elements that are read have a limit.
+        // A constant that every node reads: the number of elements read is limited.
         let large = constant("c", &vec![1.0; 1 << 20]);
         let reads: Vec<_> = (0..3_000).map(|i| node("Mul", &[&name(i + 1), "c"], &name(i))).collect();
         tail(&reads, &[large]);

@@ -8,13 +8,14 @@ use std::path::PathBuf;
 use super::schema::{Storage, dtype, element, element_name, number, storage};
 use super::wire::{Field, Value, WireError, fields, last, packed, text};
 
-/// The highest number of dimensions: NumPy's, which exporters use. rten's time to load a shape grows with the square of it.
+/// The maximum number of dimensions: NumPy's limit, which applies to exporters. rten's time to load a shape grows with its
+/// square.
 pub(super) const MAX_RANK: usize = 64;
 
-/// The longest path of Linux. Errors repeat it.
+/// The longest path on Linux, because errors repeat it.
 const MAX_PATH_BYTES: usize = 4096;
 
-/// ONNX Runtime takes the offset of a tensor in this "file" for an address in memory.
+/// ONNX Runtime interprets the offset of a tensor in this "file" as a memory address.
 const IN_MEMORY: &str = "_ORT_MEM_ADDR_";
 
 /// Why a tensor is rejected.
@@ -39,15 +40,15 @@ fn refused<T>(reason: impl Into<String>) -> Result<T, TensorError> {
 pub(super) struct Tensor {
     pub(super) dims: Vec<u64>,
     element: i64,
-    /// The file that has its data, and the number of bytes up to the end of the data in it.
+    /// The file that holds its data, and the offset of the data's end.
     pub(super) external: Option<(PathBuf, u64)>,
 }
 
-/// The data of a tensor by the field that it is in, in numbers, bytes or strings.
+/// The amount of a tensor's data by field, in numbers, bytes or strings.
 #[derive(Default)]
 struct Found {
     raw_bytes: u64,
-    /// The field and its number of values, of each field that is not empty.
+    /// The number of values of each field that is not empty.
     typed: Vec<(u64, u64)>,
 }
 
@@ -115,7 +116,7 @@ pub(super) fn check(message: &[u8]) -> Result<Tensor, TensorError> {
         other => return refused(format!("{of} has its data in the unknown place {other}")),
     }
     let external = match entries.path {
-        // A file that is named counts even if the tensor claims that its data is inside the model.
+        // A named file counts even if the tensor claims that its data is inside the model.
         Some(path) if location == LOCATION_INLINE => Some((path, 0)),
         Some(path) => {
             let Some(end_bytes) = entries.offset.unwrap_or(0).checked_add(needed_bytes) else {
@@ -164,7 +165,7 @@ pub(super) fn check_sparse(message: &[u8]) -> Result<(), TensorError> {
             _ => continue,
         };
         let message = message_of(&field)?;
-        // One reader would merge the two, another take the last.
+        // One reader would merge the two, another would take the last.
         if part.replace((check(message)?, message)).is_some() {
             return Err(WireError::Malformed.into());
         }
@@ -218,7 +219,7 @@ fn int64_values(message: &[u8]) -> Vec<i64> {
     values
 }
 
-/// Where a tensor says that its data is.
+/// The stated location of a tensor's data.
 #[derive(Default)]
 struct External {
     path: Option<PathBuf>,
@@ -265,7 +266,7 @@ impl External {
 }
 
 /// Returns the number of elements, if the dimensions without zeros multiply to less than 2^63 bytes of the widest type.
-/// Strides are products of dimensions, so that they must not overflow even if a tensor is empty.
+/// Strides are products of dimensions, so they must not overflow even if a tensor is empty.
 fn element_count(dims: &[u64]) -> Option<u64> {
     const WIDEST_BYTES: u64 = 16;
     let padded = dims.iter().try_fold(WIDEST_BYTES, |product, &dim| product.checked_mul(dim.max(1)))?;
@@ -314,7 +315,7 @@ fn single(field: &Field<'_>) -> Result<i64, WireError> {
     }
 }
 
-/// Returns the bytes of a field that must have some, be they a message, text or data.
+/// Returns the bytes of a field that must hold a message, text or data.
 pub(super) fn message_of<'a>(field: &Field<'a>) -> Result<&'a [u8], WireError> {
     match field.value {
         Value::Bytes(bytes) => Ok(bytes),
@@ -322,7 +323,7 @@ pub(super) fn message_of<'a>(field: &Field<'a>) -> Result<&'a [u8], WireError> {
     }
 }
 
-/// Returns how many integers a repeated field adds: one, or those that are packed in it.
+/// Returns how many integers a repeated field adds: one, or the packed ones.
 pub(super) fn varint_count(field: &Field<'_>) -> Result<u64, WireError> {
     match field.value {
         Value::Number(_) => Ok(1),
@@ -331,7 +332,7 @@ pub(super) fn varint_count(field: &Field<'_>) -> Result<u64, WireError> {
     }
 }
 
-/// Returns how many floating-point numbers of `size` bytes a repeated field adds: one, or those that are packed in it.
+/// Returns how many floating-point numbers of `size` bytes a repeated field adds: one, or the packed ones.
 pub(super) fn fixed_count(field: &Field<'_>, size: usize) -> Result<u64, WireError> {
     match field.value {
         Value::Fixed(bytes) if bytes.len() == size => Ok(1),

@@ -97,7 +97,7 @@ impl<'a> Fields<'a> {
     fn field(&mut self, start: &'a [u8]) -> Result<Field<'a>, WireError> {
         let tag = self.varint()?;
         let number = tag >> 3;
-        // Some readers ignore what is beyond 32 bits, so that they would see another field than this one.
+        // Some readers ignore bits beyond 32, so they would see a different field.
         if number == 0 || tag > u32::MAX.into() {
             return Err(WireError::Malformed);
         }

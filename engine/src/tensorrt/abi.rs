@@ -1,9 +1,9 @@
-//! TensorRT's C++ interface in memory: objects, the slots of their methods, and which version has which.
+//! TensorRT's C++ interface in memory: objects, the slots of their methods, and the versions that have them.
 //!
 //! A public object is `[vptr][implementation]`, and its methods are virtual methods of the implementation; those of the ONNX
-//! parser are virtual methods of the object itself. A method keeps its slot within a major version and moves in the next, so
-//! each table has a column per layout and, for a method that was added later, the minor version that added it. Looking up a
-//! method that the loaded version lacks gives `None` before anything is called.
+//! parser are virtual methods of the object itself. A method keeps its slot within a major version and may move in the next,
+//! so each table has a column per layout and, for a method that was added later, the minor version that added it. Looking up
+//! a method that the loaded version lacks returns `None` before anything is called.
 
 pub mod builder;
 pub mod runtime;
@@ -112,7 +112,7 @@ pub struct Bound<F> {
     pub this: *mut Implementation,
 }
 
-/// A living object that something else owns.
+/// A living object with another owner.
 pub struct Object<C> {
     raw: NonNull<RawObject>,
     abi: Abi,
@@ -160,9 +160,9 @@ impl<C: Class> Object<C> {
             // SAFETY: the object is alive (`from_raw`), and one of such a class has both fields.
             Virtuals::OfImplementation => unsafe { (*self.raw.as_ptr()).implementation },
         };
-        // SAFETY: `this` begins with the pointer to its virtual methods, which has at least `slot` entries: the slot is that of
-        // this layout, and later minor versions only append. The entry is a function of type `F` (`Method::new`), whose size is
-        // that of a pointer.
+        // SAFETY: `this` begins with the pointer to its virtual methods, which has at least `slot` entries: the slot belongs
+        // to this layout, and later minor versions only append. The entry is a function of type `F` (`Method::new`), whose
+        // size is that of a pointer.
         let function = unsafe { std::mem::transmute_copy(&*(*this).vtable.add(slot)) };
         Ok(Bound { function, this })
     }
@@ -171,16 +171,16 @@ impl<C: Class> Object<C> {
 /// An object that we own: deleted when dropped.
 pub struct Owned<C: Class>(Object<C>);
 
-// SAFETY: TensorRT's objects are not bound to the thread that made them.
+// SAFETY: TensorRT's objects are not bound to the thread that created them.
 unsafe impl<C: Class> Send for Owned<C> {}
 
 impl<C: Class> Owned<C> {
     /// Takes ownership of the object at `raw`; `None` if there is none.
     ///
-    /// # Safety
-    /// As [`Object::from_raw`], and nothing else deletes it; what it needs outlives the result.
+    /// # Safety The same as for [`Object::from_raw`], and nothing else deletes it; the objects that it needs outlive the
+    /// result.
     pub unsafe fn from_raw(raw: *mut RawObject, abi: Abi) -> Option<Self> {
-        // SAFETY: as this function's own.
+        // SAFETY: the conditions of this function.
         unsafe { Object::from_raw(raw, abi) }.map(Self)
     }
 
@@ -223,7 +223,7 @@ pub struct Dims64 {
     pub sizes: [i64; 8],
 }
 
-/// Returns the sizes; -1 is chosen at run time. `None` for a tensor that TensorRT does not know.
+/// Returns the sizes; -1 for one that is chosen at run time. `None` for a tensor that TensorRT does not know.
 pub fn sizes_of_32(dims: Dims32) -> Option<Vec<i64>> {
     let count = usize::try_from(dims.count).ok()?;
     Some(dims.sizes.get(..count)?.iter().map(|&size| i64::from(size)).collect())
@@ -263,7 +263,7 @@ macro_rules! methods {
         $crate::tensorrt::abi::methods!(@class $class $($rest)*);
     };
     (@class $class:ident of object, deleted by [$($delete:expr),*] { $($body:tt)* }) => {
-        // SAFETY: the class has no implementation behind it; the slots are those of the vtable dumps.
+        // SAFETY: the class has no separate implementation; the slots come from the vtable dumps.
         unsafe impl $crate::tensorrt::abi::Class for $class {
             const VIRTUALS: $crate::tensorrt::abi::Virtuals = $crate::tensorrt::abi::Virtuals::OfObject;
             fn delete_slot(layout: $crate::tensorrt::version::Layout) -> usize {
@@ -273,7 +273,7 @@ macro_rules! methods {
         $crate::tensorrt::abi::methods!(@methods $class { $($body)* });
     };
     (@class $class:ident { $($body:tt)* }) => {
-        // SAFETY: the class has an implementation behind it, and the second entry of its own table deletes it.
+        // SAFETY: the class has a separate implementation, and the second entry of its own table deletes it.
         unsafe impl $crate::tensorrt::abi::Class for $class {
             const VIRTUALS: $crate::tensorrt::abi::Virtuals = $crate::tensorrt::abi::Virtuals::OfImplementation;
         }
@@ -288,7 +288,7 @@ macro_rules! methods {
                     $class,
                     unsafe extern "C" fn(*mut $crate::tensorrt::abi::Implementation $(, $argument)*) $(-> $result)?
                 > =
-                    // SAFETY: slots and signatures are those of the vtable dumps of every version that the column stands for.
+                    // SAFETY: slots and signatures come from the vtable dumps of every version that the column covers.
                     unsafe { $crate::tensorrt::abi::Method::new($text, [$($crate::tensorrt::abi::methods!(@slot $slot)),*]) };
             )*
 
@@ -301,12 +301,12 @@ macro_rules! methods {
             /// Calls every method that the version has with zeros, and then `check` with its name.
             ///
             /// # Safety
-            /// The object takes zeros for every argument.
+            /// The object accepts zeros for every argument.
             #[cfg(test)]
             pub unsafe fn call_each(object: $crate::tensorrt::abi::Object<$class>, mut check: impl FnMut(&'static str)) {
                 $(
                     if let Ok(bound) = object.method(&Self::$name) {
-                        // SAFETY: the caller's promise; every argument is a number, a pointer or a structure of numbers.
+                        // SAFETY: guaranteed by the caller; every argument is a number, a pointer or a structure of numbers.
                         unsafe { (bound.function)(bound.this $(, std::mem::zeroed::<$argument>())*) };
                         check($text);
                     }

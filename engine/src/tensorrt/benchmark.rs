@@ -58,7 +58,7 @@ pub struct RunTime {
 }
 
 impl EngineBenchmark {
-    /// Makes a context, its tensors and the events to measure with. An input without an entry in `shapes` gets the shape that
+    /// Creates a context, its tensors and the events for measuring. An input without an entry in `shapes` gets the shape that
     /// the engine was tuned for.
     pub fn new(engine: &Arc<TrtEngine>, shapes: &BTreeMap<String, Vec<usize>>) -> Result<Self, EngineError> {
         let device = engine.device();
@@ -198,8 +198,8 @@ impl Drop for EngineBenchmark {
     }
 }
 
-/// Fills a tensor with pseudo-random numbers, floats from 0 to 1: a GPU that multiplies zeros draws less power and runs faster
-/// than it would on pictures.
+/// Fills a tensor with pseudo-random numbers, floats from 0 to 1: a GPU that multiplies zeros draws less power and runs
+/// faster than on real images.
 fn fill_with_noise(bytes: &mut [u8], dtype: DType) {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     let mut next = || {

@@ -23,7 +23,7 @@ impl<const N: usize> VTable<N> {
     }
 }
 
-/// Makes a [`VTable`] of these functions; the caller imports that type. TensorRT asks none of our objects for its type, so
+/// Creates a [`VTable`] of these functions; the caller imports that type. TensorRT never queries the type of our objects, so
 /// there is none.
 #[macro_export]
 macro_rules! tensorrt_vtable {
@@ -64,7 +64,7 @@ pub unsafe fn text(text: *const c_char) -> String {
     if text.is_null() {
         return String::new();
     }
-    // SAFETY: not null, and the rest is the caller's promise.
+    // SAFETY: not null; the caller guarantees the rest.
     clean(&unsafe { std::ffi::CStr::from_ptr(text) }.to_string_lossy())
 }
 

@@ -18,7 +18,7 @@ use super::tensor::{Direction, TrtTensor};
 use super::version::Layout;
 use crate::backend::EngineError;
 
-/// `ExecutionContextAllocationStrategy`: memory of its own, or the caller's.
+/// `ExecutionContextAllocationStrategy`: the context's own memory, or the caller's.
 const OWN_MEMORY: i32 = 0;
 const CALLERS_MEMORY: i32 = 2;
 
@@ -41,8 +41,8 @@ impl TrtEngine {
         let abi = self.abi();
         let own = matches!(scratch, Scratch::Own);
         let recorder = ErrorRecorder::new(abi.layout);
-        // SAFETY: the engine is alive and makes nothing else at the same time; the numbers are strategies that these layouts
-        // have.
+        // SAFETY: the engine is alive and creates nothing else at the same time; these layouts have strategies with these
+        // numbers.
         let context = self.make(|object| unsafe {
             let raw = match (abi.layout, own) {
                 (Layout::V8, true) => call!(object, EngineClass::CREATE_CONTEXT_8())?,
@@ -77,8 +77,8 @@ impl TrtEngine {
     pub fn information(&self, context: Option<&TrtContext>) -> Result<String, EngineError> {
         let abi = self.abi();
         self.make(|engine| {
-            // SAFETY: the engine lives; the inspector is ours and goes at the end of this, before the engine and the context;
-            // its text lives as long as it does, and is copied.
+            // SAFETY: the engine is alive; we own the inspector and drop it at the end of this function, before the engine
+            // and the context; its text lives as long as the inspector, and is copied.
             unsafe {
                 let raw = call!(engine, EngineClass::CREATE_INSPECTOR())?;
                 let inspector: Owned<Inspector> =
@@ -132,7 +132,7 @@ impl TrtContext {
     pub fn infer_shapes(&mut self) -> Result<(), EngineError> {
         self.engine.device().bind()?;
         let mut missing: [*const c_char; 8] = [std::ptr::null(); 8];
-        // SAFETY: the context lives; the array has as many entries as said and outlives the call.
+        // SAFETY: the context is alive; the array has the stated number of entries and outlives the call.
         let count = unsafe {
             call!(self.context.get(), ContextClass::INFER_SHAPES(missing.len() as i32, missing.as_mut_ptr()))
         }?;
@@ -211,17 +211,18 @@ impl TrtContext {
     ///
     /// # Safety
     /// The address of every tensor is set to memory of its size that stays valid until the run is done, or for every launch of
-    /// a captured graph. No other context that shares its scratch memory runs meanwhile, nor this one on another stream.
+    /// a captured graph. No other context that shares its scratch memory runs meanwhile, and this one does not run on another
+    /// stream.
     pub unsafe fn enqueue(&mut self, stream: &CudaStream) -> Result<(), EngineError> {
         self.engine.device().bind()?;
-        // SAFETY: context and stream live; the rest is the caller's promise.
+        // SAFETY: context and stream are alive; the caller guarantees the rest.
         let queued = unsafe { call!(self.context.get(), ContextClass::ENQUEUE(stream.raw())) }?;
         if queued {
             return Ok(());
         }
         let refused = self.refused("run the model");
-        // After a kernel fault the process has lost the GPU, and that is the error. During a capture, this call itself is
-        // refused.
+        // After a kernel fault, the process has lost the GPU, and that is the error. During a capture, CUDA rejects this call
+        // itself.
         match stream.synchronize() {
             Err(error) if is_gpu_lost(&error) => Err(error.into()),
             _ => Err(refused.into()),
@@ -230,8 +231,7 @@ impl TrtContext {
 
     /// Runs once, waits, and returns how long each layer took.
     ///
-    /// # Safety
-    /// As [`TrtContext::enqueue`]. The stream is not being captured.
+    /// # Safety The same as for [`TrtContext::enqueue`]. The stream is not being captured.
     pub unsafe fn profile(&mut self, stream: &CudaStream) -> Result<Vec<LayerTime>, EngineError> {
         let profiler = Profiler::new(self.engine.abi().layout);
         let context = self.context.get();

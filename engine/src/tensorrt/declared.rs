@@ -1,4 +1,4 @@
-//! An engine's tensors as sessions declare them: which sizes are fixed, which are open, and within which limits.
+//! An engine's tensors as sessions declare them: fixed sizes, open sizes and their limits.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -11,8 +11,8 @@ use super::plan::rebuild_command;
 use super::tensor::{Direction, ShapeLimits, TrtTensor};
 use crate::backend::{Dim, EngineError, EngineOptions, TensorInfo};
 
-/// Returns an engine's tensors as a session declares them. A size that the requested shapes or the profile fix is fixed. Of the
-/// open sizes only the batch stays open; the others get the size that the engine was tuned for.
+/// Returns an engine's tensors as a session declares them. Sizes that the requested shapes or the profile fix are fixed.
+/// Among the open sizes, only the batch stays open; the others get the size that the engine was tuned for.
 pub(super) fn declared(
     path: &Path,
     engine: &Arc<TrtEngine>,

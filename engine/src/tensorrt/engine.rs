@@ -1,4 +1,4 @@
-//! A loaded engine: its tensors, its profiles, and the lock for making contexts.
+//! A loaded engine: its tensors, its profiles, and the lock for creating contexts.
 
 use std::ffi::{CString, c_void};
 use std::fmt;
@@ -20,7 +20,7 @@ use crate::backend::EngineError;
 /// Where a context keeps its intermediate values.
 #[derive(Debug, Clone)]
 pub enum Scratch {
-    /// In memory of its own.
+    /// In its own memory.
     Own,
     /// In memory shared by contexts that never run at the same time.
     Shared(SharedScratch),
@@ -41,11 +41,11 @@ pub struct TrtEngine {
     profiles: usize,
     layers: usize,
     scratch_bytes: usize,
-    /// Held while a context or inspector is made: an engine makes one at a time.
+    /// Held while a context or inspector is created: an engine creates one at a time.
     making: Mutex<()>,
 }
 
-// SAFETY: TensorRT allows several threads to call an engine's methods at once, except those that make contexts, which take
+// SAFETY: TensorRT allows several threads to call an engine's methods at once, except those that create contexts, which lock
 // `making`; nothing else changes after the engine was loaded.
 unsafe impl Sync for TrtEngine {}
 
@@ -162,7 +162,7 @@ impl TrtEngine {
 
     fn engine_shape(&self, name: *const std::ffi::c_char) -> Result<Option<Vec<i64>>, TensorRtError> {
         let engine = self.deserialized.engine.get();
-        // SAFETY: the engine lives, the name outlives the call, and of the two methods a layout has the one with its `Dims`.
+        // SAFETY: the engine is alive, the name outlives the call, and each layout has the method with its own `Dims`.
         unsafe {
             if EngineClass::TENSOR_SHAPE_8.is_in(self.abi()) {
                 Ok(sizes_of_32(call!(engine, EngineClass::TENSOR_SHAPE_8(name))?))
@@ -323,8 +323,8 @@ pub(super) fn deserialize(
     let runtime = runtime.get();
     super::logger::take_errors();
     // SAFETY: the runtime is alive; the recorder has the layout's virtual methods and outlives runtime and engine (the caller
-    // ensures it). The plan outlives the call, which copies what it keeps. Engines that contain host code are allowed: an
-    // engine is trusted like a program either way.
+    // ensures it). The plan outlives the call, which copies what it keeps. Engines that contain host code are allowed,
+    // because an engine is trusted like a program in any case.
     let raw = unsafe {
         call!(runtime, Runtime::SET_ERROR_RECORDER(recorder.as_ptr()))?;
         if Runtime::SET_HOST_CODE_ALLOWED.is_in(abi) {
@@ -345,7 +345,7 @@ pub(super) fn deserialize(
     })
 }
 
-/// Returns why TensorRT failed: the GPU is lost, or TensorRT's own message.
+/// Returns why TensorRT failed: the lost GPU, or TensorRT's own message.
 fn cause(device: &Device, refused: TensorRtError) -> EngineError {
     device.lost().map_or_else(|| refused.into(), EngineError::from)
 }

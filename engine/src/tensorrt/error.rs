@@ -40,7 +40,7 @@ pub enum TensorRtError {
         version: Version,
         /// "runtime", "builder" or "ONNX parser".
         what: &'static str,
-        /// The library's message, or the likeliest cause.
+        /// The library's message, or the most likely cause.
         reason: String,
     },
     /// The engine has an implicit batch dimension, which predates named tensors.

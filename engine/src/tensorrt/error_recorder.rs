@@ -57,7 +57,7 @@ unsafe impl Send for ErrorRecorder {}
 unsafe impl Sync for ErrorRecorder {}
 
 impl ErrorRecorder {
-    /// Makes a recorder whose virtual methods have this layout.
+    /// Creates a recorder whose virtual methods have this layout.
     pub fn new(layout: Layout) -> Arc<Self> {
         let vtable = match layout {
             Layout::V8 => PLAIN_TABLE.start(),
@@ -118,7 +118,7 @@ static VERSIONED_TABLE: VTable<12> = vtable![
 /// # Safety
 /// `this` is a pointer that `ErrorRecorder::as_ptr` returned, to a living recorder.
 unsafe fn recorder<'a>(this: *const c_void) -> &'a ErrorRecorder {
-    // SAFETY: the caller's promise; recorders are shared, and changed only under their lock.
+    // SAFETY: guaranteed by the caller; recorders are shared, and changed only under their lock.
     unsafe { &*this.cast::<ErrorRecorder>() }
 }
 
@@ -186,7 +186,7 @@ mod tests {
         let recorder = ErrorRecorder::new(Layout::V10);
         let this = recorder.as_ptr();
         logger::take_errors();
-        // SAFETY: `this` is the living recorder's; the texts are static.
+        // SAFETY: `this` belongs to a living recorder; the texts are static.
         unsafe {
             report(this, 6, c"Error Code 6: no\x02 such driver.\n".as_ptr());
             report(this, 99, c"of the future".as_ptr());

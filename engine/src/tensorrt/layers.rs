@@ -1,7 +1,7 @@
 //! Reads the inspector's JSON about each layer.
 //!
-//! The wording differs between TensorRT versions, and without detailed profiling verbosity there are only names: whatever is
-//! missing is left out.
+//! The wording differs between TensorRT versions, and without detailed profiling verbosity there are only names: missing
+//! facts are left out.
 
 use serde_json::Value;
 

@@ -1,7 +1,7 @@
 //! Finds TensorRT's library and checks that it is usable.
 //!
 //! Libraries are opened by their names on devices, newest first, and are never closed: TensorRT leaves threads and CUDA memory
-//! behind. Open CUDA (a [`Device`](visiond_kernels::cuda::Device)) before you make a runtime that needs a GPU: without it
+//! behind. Open CUDA (a [`Device`](visiond_kernels::cuda::Device)) before you create a runtime that needs a GPU: without it
 //! TensorRT 10 and 11 return an invalid object.
 
 use std::ffi::c_void;
@@ -29,7 +29,7 @@ const NAMES: [&str; 4] = ["libnvinfer.so.11", "libnvinfer.so.10", "libnvinfer.so
 /// Directories searched after the loader's own and the architecture's.
 const DIRECTORIES: [&str; 4] = ["/usr/lib64", "/usr/local/lib", "/usr/local/tensorrt/lib", "/usr/local/cuda/lib64"];
 
-/// The function that makes a builder; lean and dispatch runtimes do not have it.
+/// The function that creates a builder; lean and dispatch runtimes do not have it.
 const BUILDER: &[u8] = b"createInferBuilder_INTERNAL\0";
 
 /// The open libraries; usually one.
@@ -58,7 +58,7 @@ struct ParserLibrary {
 impl Library {
     /// Finds TensorRT's library.
     ///
-    /// The order is: the file `path`, what `VISIOND_TENSORRT_LIBRARY` names to the loader, and then the first usable one of
+    /// The order is: the file `path`, the library that `VISIOND_TENSORRT_LIBRARY` names, and then the first usable one of
     /// libnvinfer.so.11, .10, .8 and libtensorrt_rtx.so.1 in the loader's path, the system's directories, the executable's
     /// directory, `lib` beside that, and the user's cache (`$XDG_CACHE_HOME/visiond/lib`).
     pub fn get(path: Option<&Path>) -> Result<&'static Self, EngineError> {
@@ -98,7 +98,7 @@ impl Library {
         Err(unusable.unwrap_or_else(not_installed))
     }
 
-    /// Opens the library at `path`, or returns it if it is open already.
+    /// Opens the library at `path`, or returns it if it is already open.
     fn open(path: &Path) -> Result<&'static Self, TensorRtError> {
         let unusable = |reason: String| TensorRtError::Unusable(path.to_owned(), reason);
         // SAFETY: opening a library runs its initialisers. The user named the path, or only the system's owner or the user can
@@ -115,7 +115,7 @@ impl Library {
         if let Some(library) = open.iter().find(|library| library.path == file) {
             return Ok(library);
         }
-        // SAFETY: the function takes nothing and returns a number.
+        // SAFETY: the function takes no arguments and returns a number.
         let number = unsafe { number() };
         let abi = abi(&file, Version::decode(number.unsigned_abs()))?;
         let (parser, plugins) = (OnceLock::new(), OnceLock::new());
@@ -149,7 +149,7 @@ impl Library {
     /// first.
     pub fn plugins(&self) -> &Plugins {
         self.plugins.get_or_init(|| {
-            // Lean and dispatch runtimes are no builders. The whole library's plugins would load that library beside them.
+            // Lean and dispatch runtimes have no builder. Plugins would also load the full library.
             // SAFETY: the signature is that of NvInfer.h since TensorRT 8; it is not called here.
             match unsafe { self.handle.get::<CreateObject>(BUILDER) } {
                 Ok(_) => Plugins::register(&self.path, self.abi.version, self.abi.layout),
@@ -173,12 +173,12 @@ impl Library {
         TrtLogger::of(self.abi.layout)
     }
 
-    /// Makes a runtime. Open the GPU first.
+    /// Creates a runtime. Open the GPU first.
     pub fn create_runtime(&'static self) -> Result<Owned<runtime::Runtime>, TensorRtError> {
         self.create(b"createInferRuntime_INTERNAL\0", "runtime")
     }
 
-    /// Makes a builder. Open the GPU first, except for TensorRT for RTX, which builds without one.
+    /// Creates a builder. Open the GPU first, except for TensorRT for RTX, which builds without one.
     pub fn create_builder(&'static self) -> Result<Owned<builder::Builder>, TensorRtError> {
         self.create(BUILDER, "builder")
     }
@@ -204,7 +204,7 @@ impl Library {
         })
     }
 
-    /// Makes a parser for `network`.
+    /// Creates a parser for `network`.
     ///
     /// # Safety
     /// `network` is a living network definition of this library and outlives the result.
@@ -215,7 +215,8 @@ impl Library {
         let parser = self.parser.get_or_init(|| self.open_parser());
         let parser = parser.as_ref().map_err(|(path, reason)| TensorRtError::Unusable(path.clone(), reason.clone()))?;
         logger::take_errors();
-        // SAFETY: the signature is that of every release; the model is the caller's promise; logger and number as in `create`.
+        // SAFETY: the signature is the same in every release; the caller guarantees the network; logger and number as in
+        // `create`.
         let raw = unsafe { (parser.create)(network, self.logger().as_ptr(), parser.number) };
         // SAFETY: `raw` is what the function returned for this class, and we own it.
         unsafe { Owned::from_raw(raw, self.abi) }.ok_or_else(|| TensorRtError::NotStarted {
@@ -269,7 +270,7 @@ fn soname(version: Version) -> &'static str {
     }
 }
 
-/// Returns how the version's objects are laid out.
+/// Returns the layout of the version's objects.
 fn abi(path: &Path, version: Version) -> Result<Abi, TensorRtError> {
     let unsupported = |remedy| TensorRtError::Unsupported { path: path.to_owned(), version, remedy };
     if let Some(layout) = version.layout() {

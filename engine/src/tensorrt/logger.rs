@@ -29,7 +29,7 @@ pub(crate) struct TrtLogger {
     vtable: *const *const c_void,
 }
 
-// SAFETY: the table is constant, and the functions in it take no state from the object.
+// SAFETY: the table is constant, and its functions use no state of the object.
 unsafe impl Sync for TrtLogger {}
 
 impl TrtLogger {
@@ -99,14 +99,14 @@ pub(crate) fn take_errors() -> Vec<String> {
     ERRORS.take()
 }
 
-/// Returns the first of some messages in plain words: those after it follow from it.
+/// Returns the first message in plain words, because later ones follow from it.
 pub(crate) fn first_message(messages: &[String]) -> String {
     messages.first().map(|text| plain(text)).unwrap_or_default()
 }
 
 static REPETITIONS: LazyLock<Mutex<Repetitions>> = LazyLock::new(Mutex::default);
 
-/// Counts how often each message came.
+/// Counts each message.
 #[derive(Default)]
 struct Repetitions {
     hasher: RandomState,
@@ -114,7 +114,7 @@ struct Repetitions {
 }
 
 impl Repetitions {
-    /// Counts a message and returns its count if it is to be written.
+    /// Counts a message and returns its count if it should be written.
     fn worth_telling(&mut self, message: &str) -> Option<u64> {
         if self.counts.len() >= MOST_COUNTED {
             self.counts.clear();
@@ -149,7 +149,7 @@ mod tests {
     #[test]
     fn an_error_can_be_asked_for_on_the_thread_it_came_on() {
         take_errors();
-        // SAFETY: the function takes nothing from the object, and the text is static.
+        // SAFETY: the function uses nothing of the object, and the text is static.
         unsafe { log_message(std::ptr::null_mut(), 1, c"no \x01such thing\n".as_ptr()) };
         assert_eq!(take_errors(), ["no  such thing"]);
         assert!(take_errors().is_empty());

@@ -30,7 +30,7 @@ pub enum Plugins {
     Missing {
         /// The Debian package that contains it.
         package: &'static str,
-        /// The reason, in the loader's words if the loader refused it.
+        /// The reason, in the loader's words if the loader rejected it.
         reason: String,
     },
     /// There are no plugins: TensorRT for RTX, lean and dispatch runtimes.
@@ -78,10 +78,10 @@ impl fmt::Display for Plugins {
 /// Opens the library at `path` and registers its plugins with the TensorRT at `tensorrt`. The error is text, because it becomes
 /// [`Plugins::Missing`]'s reason.
 fn open(path: &Path, tensorrt: &Path, logger: &'static TrtLogger) -> Result<(), String> {
-    // SAFETY: opening a library runs its initialisers. It is beside TensorRT's or where the system's loader looks, so it is
-    // trusted like that one. It links against libnvinfer.so.N by name: the loader takes the library that is already open under
+    // SAFETY: opening a library runs its initialisers. It is beside TensorRT's library or in the loader's search path, so it
+    // is equally trusted. It links against libnvinfer.so.N by name: the loader takes the library that is already open under
     // that soname, whatever its folder (`_dl_map_object` in glibc's elf/dl-load.c compares sonames before it searches).
-    // RTLD_LOCAL does not hide them from each other: a library's symbols are also looked up in what it links against. RTLD_NOW
+    // RTLD_LOCAL does not hide them from each other: a library's symbols are also looked up in its dependencies. RTLD_NOW
     // makes a missing symbol an error here, not a crash later.
     let handle = unsafe { Handle::open(Some(path), RTLD_NOW | RTLD_LOCAL) }.map_err(|error| loader_error(&error))?;
     // SAFETY: the signature is that of NvInferPlugin.h since TensorRT 5.
@@ -110,7 +110,7 @@ fn open(path: &Path, tensorrt: &Path, logger: &'static TrtLogger) -> Result<(), 
     }
 }
 
-/// A plugin that TensorRT needs and does not have.
+/// A plugin that TensorRT needs but does not have.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{what} is missing; {remedy}")]
 pub struct MissingPlugin {
@@ -145,7 +145,7 @@ impl MissingPlugin {
     }
 }
 
-/// Whether a message reports a missing plugin. The parser takes every unknown operator for a plugin.
+/// Whether a message reports a missing plugin. The parser treats every unknown operator as a plugin.
 fn is_missing(message: &str) -> bool {
     message.contains("IPluginCreator not found") || message.contains("Plugin not found, are the plugin name")
 }

@@ -24,7 +24,7 @@ pub(super) struct Profiler {
 }
 
 impl Profiler {
-    /// Makes a profiler, boxed so that its address stays.
+    /// Creates a profiler, boxed so that its address stays.
     pub(super) fn new(layout: Layout) -> Box<Self> {
         let vtable = match layout {
             Layout::V8 | Layout::V10 => PLAIN_TABLE.start(),

@@ -20,7 +20,7 @@ use crate::backend::{
     Backend, BackendModel, EngineError, EngineOptions, InputTensor, ModelFile, Program, ProgramContext,
 };
 
-/// Loads the engine at `path`, as the model that every backend makes and as the engine on the GPU.
+/// Loads the engine at `path`, both as the model that every backend returns and as the engine on the GPU.
 pub(crate) fn load(path: &Path, options: &EngineOptions) -> Result<(BackendModel, Arc<TrtEngine>), EngineError> {
     let bytes = plan::read_plan(path)?;
     plan::check_length(path, &bytes)?;
@@ -32,7 +32,7 @@ pub(crate) fn load(path: &Path, options: &EngineOptions) -> Result<(BackendModel
     file.check_sha256(options.sha256.as_deref())?;
     let (library, device) = library_and_gpu(path, &header, options)?;
     let engine = TrtEngine::load(library, &device, &bytes[offset..]);
-    // TensorRT has its own copy by now.
+    // By now, TensorRT has its own copy.
     drop(bytes);
     if !plan::has_plan_name(path) {
         log::info!("{} is a TensorRT engine, although its name does not say so", path.display());
@@ -102,8 +102,8 @@ fn library_and_gpu(
 }
 
 /// Whether one version may load an engine of another, by the version numbers. TensorRT for RTX loads only engines
-/// of its own release. TensorRT loads older engines that were built to be compatible, which only TensorRT itself can see: with
-/// a GPU, it is asked.
+/// of its own release. TensorRT loads older engines that were built to be compatible, which only TensorRT itself can tell:
+/// with a GPU, it decides.
 fn may_run(installed: Version, header: &PlanHeader, has_gpu: bool) -> bool {
     let built = header.version();
     if installed.rtx || built.rtx {
@@ -178,7 +178,7 @@ impl Program for TensorRtProgram {
 
 /// One context of a session.
 struct TensorRtContext {
-    // Fields drop in order: the context before the memory whose addresses it has.
+    // Fields drop in order: the context before the memory that it points to.
     context: TrtContext,
     inputs: Vec<BoundTensor>,
     outputs: Vec<BoundTensor>,
@@ -196,7 +196,7 @@ struct BoundTensor {
     shape: Vec<usize>,
     len_bytes: usize,
     buffer: Option<DeviceBuffer>,
-    /// For outputs: what the last run returned. For inputs in host memory: the numbers.
+    /// For outputs: the last run's result. For inputs in host memory: the numbers.
     host: Vec<u8>,
 }
 
@@ -248,7 +248,7 @@ impl TensorRtContext {
                 check_shape(&self.path, tensor, input.shape())?;
             }
         }
-        // Each shape is within some profile, but no profile allows all of them: TensorRT names the one that it refuses.
+        // Each shape is within some profile, but no profile allows all of them: TensorRT names the rejected one.
         Ok(())
     }
 }
@@ -279,8 +279,8 @@ impl ProgramContext for TensorRtContext {
         let Self { context, inputs: bound_inputs, outputs, stream, .. } = self;
         for (bound, input) in bound_inputs.iter().zip(inputs) {
             if let Some(buffer) = &bound.buffer {
-                // SAFETY: the buffer was made for the input's bytes; both outlive the synchronisation below, which is reached
-                // whatever fails in between, or by the stream's destruction.
+                // SAFETY: the buffer was allocated for the input's bytes; both outlive the synchronisation below, or the
+                // stream's destruction if something fails in between.
                 unsafe { stream.copy_to_device(input.bytes(), buffer.address()) }?;
             }
         }

@@ -24,13 +24,13 @@ pub struct Sidecar {
     pub build_seconds: f64,
     /// The engine file.
     pub engine: EngineFile,
-    /// The version of TensorRT that built it, as "TensorRT 10.3.0".
+    /// The version of TensorRT that built it, such as "TensorRT 10.3.0".
     pub tensorrt: String,
-    /// The newest CUDA that the driver supports, as "12.6"; `None` if there was no GPU.
+    /// The newest CUDA that the driver supports, such as "12.6"; `None` if there was no GPU.
     pub cuda: Option<String>,
     /// The GPU that it was built on.
     pub gpu: Option<String>,
-    /// The GPU's compute capability, as "8.7".
+    /// The GPU's compute capability, such as "8.7".
     pub sm: Option<String>,
     /// The compute capabilities that TensorRT for RTX built it for; empty for any.
     pub compute_capabilities: Vec<String>,

@@ -1,4 +1,4 @@
-//! Versions of TensorRT, and the layout that each version's objects have in memory.
+//! Versions of TensorRT, and the memory layout of each version's objects.
 
 use std::fmt;
 

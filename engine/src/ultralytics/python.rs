@@ -1,4 +1,4 @@
-//! Reads Python literals, as `str()` of a dict, a list or a number writes them. Ultralytics' metadata consists of these.
+//! Reads Python literals in the form of `str()` of a dict, a list or a number. Ultralytics' metadata consists of these.
 
 /// The maximum nesting of lists and dicts.
 const MOST_DEPTH: usize = 16;
@@ -149,7 +149,7 @@ impl Parser<'_> {
                 'u' => text.push(hex(4)?),
                 'U' => text.push(hex(8)?),
                 '\\' | '\'' | '"' => text.push(escape),
-                // As Python does: a backslash before anything else is a backslash.
+                // As in Python, a backslash before any other character is a backslash.
                 other => text.extend(['\\', other]),
             }
         }

@@ -13,7 +13,7 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// Returns the source's error, which `say` makes of the reason; `None` if visiond is stopping.
+    /// Returns the source's error, which `say` makes from the reason; `None` if visiond is stopping.
     pub fn error(self, say: impl FnOnce(&str) -> String) -> Option<SourceError> {
         match self {
             Self::Stopped => None,

@@ -1,4 +1,4 @@
-//! Pictures like those of users: of every format, rotated, mislabelled, damaged, hostile.
+//! Images like those of users: in every format, rotated, mislabelled, damaged, hostile.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
@@ -37,7 +37,7 @@ fn pixels(frame: &Frame) -> &[u8] {
 fn error(path: &Path) -> String {
     let error = load(path).unwrap_err();
     assert!(!error.may_pass());
-    assert!(error.to_string().starts_with(&format!("cannot read the picture {}: ", path.display())), "{error}");
+    assert!(error.to_string().starts_with(&format!("cannot read the image {}: ", path.display())), "{error}");
     error.to_string()
 }
 
@@ -108,7 +108,7 @@ fn what_was_cut_off_is_an_error_in_every_format() {
 fn what_is_no_picture_gets_a_sentence() {
     let folder = TempDir::new().unwrap();
     assert!(error(&write(&folder, "empty.png", b"")).contains("the file is empty"));
-    assert!(error(&write(&folder, "text.png", b"hello, world")).contains("not a supported picture"));
+    assert!(error(&write(&folder, "text.png", b"hello, world")).contains("not a supported image"));
     assert!(error(folder.path()).contains("it is a folder"));
     assert!(error(Path::new("/dev/zero")).contains("a device or a pipe"));
     let fifo = folder.path().join("fifo.png");
@@ -141,7 +141,7 @@ fn the_limits_are_the_configurations_and_the_header_is_judged_alone() {
         assert!(refusal(11_500, 11_500, 16, 6).contains("it has 132250000 pixels (11500x11500), more than 67108864: "));
         assert!(refusal(7_000, 7_000, 16, 6).contains("reading it may take 539 MiB of memory, more than 384: make it"));
         assert!(refusal(u32::MAX >> 1, 1, 8, 2).contains("limit"));
-        // What is allowed fails for what it lacks.
+        // An allowed size fails only because the pixels are missing.
         assert!(!refusal(5_700, 5_700, 16, 6).contains("more than"));
     }
     let limits = |max_pixels, max_picture_bytes| Buffers { max_pixels, max_picture_bytes, ..Buffers::host(1) };
@@ -154,12 +154,12 @@ fn the_limits_are_the_configurations_and_the_header_is_judged_alone() {
     assert!(refusal(limits(6, 100)).contains("reading it may take 1 MiB of memory"));
     // A file that is larger by itself is not read.
     assert!(refusal(limits(6, 10)).contains("reading it may take 1 MiB of memory"));
-    // What the image library refuses has a remedy, too; a format that it only knows by name is none that visiond reads.
+    // Errors of the image library also have a remedy; visiond does not read formats that the library only recognises.
     assert!(
         error(&write(&folder, "cut.png", &empty_png(3, 2, 8, 2, 0))).ends_with("; copy it again, or save it as PNG")
     );
     assert!(error(&write(&folder, "wide.png", &empty_png(1 << 20, 1, 8, 2, 0))).ends_with("; make it smaller"));
-    assert!(error(&write(&folder, "a.qoi", b"qoif\0\0\0\x01\0\0\0\x01\x03\0")).contains("not a supported picture"));
+    assert!(error(&write(&folder, "a.qoi", b"qoif\0\0\0\x01\0\0\0\x01\x03\0")).contains("not a supported image"));
 }
 
 #[test]
@@ -197,7 +197,7 @@ fn a_small_file_that_claims_a_huge_picture_is_refused_before_memory_is_taken() {
     assert!(message.contains("reading it may take 550 MiB of memory, more than 384"), "{message}");
 }
 
-/// golden.py tells how it was made.
+/// golden.py made it.
 const GOLDEN: &str = include_str!("golden.txt");
 
 /// Files that OpenCV reads and visiond refuses, each with a part of the reason. OpenCV fills the missing part of a JPEG with grey.
@@ -205,7 +205,7 @@ const REFUSED: [(&str, &str); 8] = [
     ("jpeg.tif", "TIFF with JPEG inside"),
     ("palette.tif", "unsupported"),
     ("grey-alpha.tif", "does not support"),
-    ("rgb.avif", "it is AVIF, which visiond does not read: convert it with `avifdec PICTURE.avif PICTURE.png`"),
+    ("rgb.avif", "it is AVIF, which visiond does not read: convert it with `avifdec IMAGE.avif IMAGE.png`"),
     ("cut-sequential-80.jpg", "damaged, truncated"),
     ("cut-sequential-95.jpg", "damaged, truncated"),
     ("cut-progressive-80.jpg", "damaged, truncated"),

@@ -9,10 +9,10 @@
 //!
 //! inotify reports a complete image: its writer has closed it, or renamed it. Between the events there is no work, however many
 //! files exist. Where inotify does not see every change (network file systems) or cannot be used (no instance or watch left),
-//! folders are scanned instead: a folder is listed when its time has changed, a file is examined when its inode number in the
-//! folder has, and a bounded number of old files each time, because writing a file in place changes nothing else. There, an
-//! image is complete when two checks found the same size and time; on a network file system, which caches both, when they stayed
-//! the same for three seconds.
+//! folders are scanned instead: a folder is listed when its modification time changes, and a file is examined when its inode
+//! number in the folder changes. Each scan also examines a bounded number of old files, because writing a file in place
+//! changes neither. In scanned folders, an image is complete when two checks find the same size and time; on a network file
+//! system, which caches both, they must stay the same for three seconds.
 //!
 //! An image that is replaced or removed before it was read is lost, and counted.
 
@@ -185,7 +185,7 @@ enum Sign {
     Closed,
     /// It was renamed into its place.
     Renamed,
-    /// Its turn in a scan has come.
+    /// It was the file's turn in a scan.
     Checked,
 }
 
@@ -313,14 +313,14 @@ impl FolderWatch {
         true
     }
 
-    /// Undoes [`begin`](Self::begin) for an image that was gone. It may have been renamed, otherwise it is lost.
+    /// Undoes [`begin`](Self::begin) for an image that has disappeared. It was either renamed or lost.
     pub fn vanished(&mut self, path: &Path, now_ns: u64) {
         if let Some(file) = self.file(path).filter(|file| file.phase == Phase::Read) {
             file.phase = Phase::Waiting;
         }
         self.drain(now_ns);
         self.look(path, Sign::Checked, now_ns);
-        // Meanwhile a file that looks the same has replaced it.
+        // Another file of the same size and time has replaced it.
         if self.file(path).is_some_and(|file| file.phase == Phase::Waiting) {
             self.complete.push(path.to_owned());
         }
@@ -343,7 +343,7 @@ impl FolderWatch {
         self.last_tick_ns.saturating_add(interval.as_nanos() as u64)
     }
 
-    /// One step of long work. Returns whether to stop; then everything must be compared later.
+    /// Records one step of long work. Returns whether to stop; everything must then be compared later.
     fn is_stopping(&mut self) -> bool {
         let Some(stop) = &self.stop else { return false };
         self.steps = self.steps.wrapping_add(1);

@@ -1,4 +1,4 @@
-//! Lists the pictures of a folder in natural order.
+//! Lists the images of a folder in natural order.
 
 use std::cmp::Ordering;
 use std::ffi::OsStr;
@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 pub(super) const ENDINGS: [&str; 14] =
     ["png", "jpg", "jpeg", "jpe", "bmp", "dib", "gif", "tif", "tiff", "webp", "pbm", "pgm", "ppm", "pnm"];
 
-/// How many paths are sorted before the next look at the stop flag.
+/// How many paths to sort between checks of the stop flag.
 const SORTED_AT_ONCE: usize = 1024;
 
 /// How many levels of subfolders are read.
@@ -26,14 +26,14 @@ pub(super) fn is_hidden(name: &OsStr) -> bool {
     name.as_encoded_bytes().starts_with(b".")
 }
 
-/// Returns a folder's pictures in natural order.
+/// Returns a folder's images in natural order.
 pub fn images_in(folder: &Path) -> io::Result<Vec<PathBuf>> {
     list(folder, false, &mut || false)
 }
 
-/// Lists a folder's pictures in natural order, with `recursive` those of its subfolders as well. Leaves out hidden files and folders,
-/// and files that disappear meanwhile. A link to a picture counts as one; of a tree only if it leads to a file of the tree.
-/// Ends early with what it has found when `is_stopping`, which it asks after each file.
+/// Lists a folder's images in natural order, with `recursive` those of its subfolders as well. Leaves out hidden files and
+/// folders, and files that disappear meanwhile. A link to an image counts as an image; with `recursive` only if it leads to a
+/// file in the tree. Checks `is_stopping` after each file, and returns early with the images found so far.
 pub(super) fn list(folder: &Path, recursive: bool, is_stopping: &mut dyn FnMut() -> bool) -> io::Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     let mut folders = vec![(folder.to_owned(), 0)];
@@ -42,7 +42,7 @@ pub(super) fn list(folder: &Path, recursive: bool, is_stopping: &mut dyn FnMut()
             Ok(entries) => entries,
             Err(error) if depth == 0 => return Err(error),
             Err(error) => {
-                log::warn!("cannot read the pictures in {}: {error}; they are left out", inner.display());
+                log::warn!("cannot read the images in {}: {error}; they are left out", inner.display());
                 continue;
             }
         };
@@ -86,7 +86,7 @@ pub(super) fn leads_into(root: &Path, path: &Path) -> bool {
 pub(super) fn sort(paths: &mut [PathBuf], is_stopping: &mut dyn FnMut() -> bool) {
     let mut length = SORTED_AT_ONCE;
     loop {
-        // Each half is in order already, which the sort uses.
+        // Both halves are already sorted, which the sort exploits.
         for part in paths.chunks_mut(length) {
             if is_stopping() {
                 return;
@@ -102,7 +102,7 @@ pub(super) fn sort(paths: &mut [PathBuf], is_stopping: &mut dyn FnMut() -> bool)
 
 /// Compares names with numbers by value: img2 comes before img10. Otherwise compares bytes.
 fn natural(a: &[u8], b: &[u8]) -> Ordering {
-    /// Each byte; of a number its length without leading zeros, then its digits.
+    /// Bytes as they are; for a number, its length without leading zeros, then its digits.
     fn parts(name: &[u8]) -> impl Iterator<Item = (u8, usize, &[u8])> {
         let chunks = name.chunk_by(|left, right| left.is_ascii_digit() && right.is_ascii_digit());
         chunks.map(|chunk| {

@@ -92,7 +92,7 @@ fn a_folder_of_damaged_pictures_is_not_repeated_for_ever() {
 fn what_is_not_there_is_a_sentence() {
     let folder = TempDir::new().unwrap();
     let empty = open(&config(folder.path()), Arc::new(SystemClock)).err().unwrap();
-    assert!(empty.to_string().contains("there is no picture in the folder") && !empty.may_pass(), "{empty}");
+    assert!(empty.to_string().contains("there is no image in the folder") && !empty.may_pass(), "{empty}");
     let missing = config(&folder.path().join("missing"));
     let error = open(&missing, Arc::new(SystemClock)).err().unwrap();
     assert!(error.to_string().contains("no such file or folder") && !error.may_pass(), "{error}");
@@ -135,7 +135,7 @@ fn of_a_watched_folder_each_picture_is_read_once_as_soon_as_it_is_complete() {
     picture(&folder, "c.png", 4);
     picture(&folder, "a.png", 4);
     assert_eq!(news(&mut source).0, ["a.png", "c.png"], "what arrives together comes in the order of its names");
-    // As a camera replaces its picture, faster than any scan.
+    // Like a camera that replaces its image faster than any scan.
     let bytes = fs::read(folder.path().join("a.png")).unwrap();
     for _ in 0..35 {
         fs::write(folder.path().join("latest.tmp"), &bytes).unwrap();
@@ -205,7 +205,7 @@ fn a_watched_folder_that_is_away_is_waited_for_and_what_was_read_is_not_read_aga
     fs::rename(&path, &aside).unwrap();
     let stop = Stop::new().unwrap();
     let Next::Waiting { reason } = source.next(&stop).unwrap() else { panic!("not waiting") };
-    assert_eq!(&*reason, format!("cannot read pictures from {}: no such file or folder", path.display()));
+    assert_eq!(&*reason, format!("cannot read images from {}: no such file or folder", path.display()));
     for _ in 0..5 {
         // It is reported once, between the scans and by them.
         assert!(source.refresh().is_none());
@@ -232,7 +232,7 @@ fn a_picture_that_ended_visiond_is_passed_over_until_it_is_replaced() {
     Quarantine::open(Some(state.path()), "test").begin(&bad);
     for path in [folder.path(), &bad] {
         let error = open(&config(path)).err().unwrap();
-        assert!(error.to_string().contains("no picture left") && !error.may_pass(), "{error}");
+        assert!(error.to_string().contains("no image left") && !error.may_pass(), "{error}");
     }
     picture(&folder, "good.png", 3);
     assert_eq!(names(&mut open(&config(folder.path())).unwrap()), ["good.png"]);
@@ -252,7 +252,7 @@ fn while_a_watched_folder_has_no_new_picture_a_large_one_costs_nothing() {
     let mut buffer = source.pool.take().unwrap();
     buffer.refit(2 * KEPT_BYTES).unwrap();
     drop(buffer);
-    // The folder is empty: the next frame is that of a picture which comes while it waits.
+    // The folder is empty: the next frame is an image that arrives while it waits.
     let stop = Stop::new().unwrap();
     assert!(!source.wait(&stop));
     picture(&folder, "a.png", 3);

@@ -7,19 +7,19 @@ use super::JpegScanner;
 use super::jpeg_scanner::MOST_JPEG_BYTES;
 use crate::http_client::fuzz::body;
 
-/// Reads an answer with pictures, which the network cuts into pieces of as many bytes as the first byte says.
+/// Reads a response with images, which arrives in pieces whose size is the first byte.
 pub fn mjpeg(input: &[u8]) {
     let Some((&step, answer)) = input.split_first() else { return };
     let Some(stream) = body(answer, usize::from(step) + 1) else { return };
     assert!(stream.len() <= answer.len(), "{} bytes of {}", stream.len(), answer.len());
     let (last, all) = scan(&stream, usize::from(step) + 1);
     let (expected, most) = scan(&stream, 1);
-    // However the bytes are cut, the newest picture is the same, and none is made up.
+    // Any split of the bytes yields the same newest image, and never an invented one.
     assert_eq!(last, expected);
     assert_eq!(all, most);
 }
 
-/// Returns the last picture of a stream, and how many there were.
+/// Returns the last image of a stream, and how many there were.
 fn scan(stream: &[u8], step: usize) -> (Option<Vec<u8>>, u64) {
     let now = clock::now(&SimulatedClock::default());
     let (mut scanner, mut last) = (JpegScanner::default(), None);

@@ -216,7 +216,7 @@ impl JpegScanner {
                 self.at += 2;
                 self.end_at_marker();
             }
-            // Frames, tables, restart intervals, hierarchical ones, comments, application data.
+            // Segments for frames, tables, restart intervals, hierarchical images, comments and application data.
             0xc0..=0xcf | SOS..=0xdf | 0xe0..=0xef | 0xfe => {
                 let [_, _, high, low, ..] = *rest else { return false };
                 let length = usize::from(u16::from_be_bytes([high, low]));

@@ -9,7 +9,7 @@ use super::{media, ws_discovery};
 const FROM: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 7);
 const ID: &str = "00000000-0000-4000-8000-000000000000";
 
-/// Reads an answer of each kind: to the question by multicast, and to those about profiles and their URLs.
+/// Reads an answer of each kind: to the multicast search, and to the requests for profiles and their URLs.
 pub fn onvif(answer: &[u8]) {
     let ids = [ID.to_owned(), ID.to_owned()];
     for device in ws_discovery::devices(answer, FROM, &ids) {

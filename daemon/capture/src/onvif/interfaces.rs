@@ -56,7 +56,7 @@ pub fn local_networks() -> io::Result<Vec<LocalNetwork>> {
 /// # Safety
 /// `address` is null or points to a socket address whose length is that of its family.
 unsafe fn ipv4(address: *const libc::sockaddr) -> Option<Ipv4Addr> {
-    // SAFETY: not null and readable, by the caller's word; every socket address begins with its family.
+    // SAFETY: the caller guarantees that it is not null and is readable; every socket address begins with its family.
     let family = unsafe { address.as_ref() }?.sa_family;
     if libc::c_int::from(family) != libc::AF_INET {
         return None;
@@ -85,7 +85,7 @@ mod tests {
 
     #[test]
     fn the_system_lists_its_networks() {
-        // A machine may have none; whatever there is has a name.
+        // A machine may have no interface; those it has are named.
         assert!(local_networks().unwrap().iter().all(|network| !network.interface.is_empty()));
     }
 }

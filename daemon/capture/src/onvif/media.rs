@@ -1,4 +1,4 @@
-//! The video profiles of an ONVIF device, by its media service: version 2, which supports H.265, otherwise version 1.
+//! Reads the video profiles of an ONVIF device from its media service: version 2, which supports H.265, otherwise version 1.
 
 use std::net::Ipv4Addr;
 
@@ -33,7 +33,7 @@ pub struct Profile {
     pub codec: Option<String>,
     /// Width and height in pixels.
     pub size: Option<[u32; 2]>,
-    /// The configured maximum frames per second of the camera: above 0, 1000 at most.
+    /// The camera's configured maximum frame rate: above 0, at most 1000.
     pub fps: Option<f32>,
     /// The RTSP URL without its user and without parts that look like secrets; or why there is none.
     pub url: Result<StreamUrl, String>,
@@ -147,7 +147,7 @@ async fn profiles_of(address: Ipv4Addr, media: &MediaService) -> Result<Vec<Prof
         };
         profile.url = match soap::ask(address, &media.url, &request).await {
             Ok(answer) => stream_url(xml::text(xml::parse(&answer)?.root(), "Uri"), address),
-            // Then no profile has a URL.
+            // In that case, no profile has a URL.
             Err(error @ SoapError::LoginRequired) => return Err(error),
             Err(error) => Err(error.to_string()),
         };

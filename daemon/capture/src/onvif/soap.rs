@@ -1,4 +1,4 @@
-//! A SOAP request over HTTP to an address that is given as a number: no name is looked up, no redirect followed, no login sent.
+//! Sends a SOAP request over HTTP to an IP address. It resolves no name, follows no redirect and sends no login.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr};
@@ -25,10 +25,10 @@ const MOST_BYTES: usize = 512 << 10;
 /// The most bytes of an answer's head.
 const MOST_HEAD_BYTES: usize = 16 << 10;
 
-/// The most characters of a camera's own words.
+/// The most characters to quote from a camera's response.
 const MOST_CHARS: usize = 200;
 
-/// Why there is no answer that can be used.
+/// Why there is no usable answer.
 #[derive(Debug, thiserror::Error)]
 pub enum SoapError {
     #[error("cannot connect to its ONVIF service: {0}; check the camera and the network")]
@@ -39,22 +39,22 @@ pub enum SoapError {
     Slow(u64),
     #[error("its ONVIF service breaks HTTP ({0}): if it is a camera, update its firmware")]
     Http(#[from] hyper::Error),
-    #[error("the answer of its ONVIF service has more than {MOST_BYTES} bytes: if it is a camera, update its firmware")]
+    #[error("its ONVIF service returned more than {MOST_BYTES} bytes: if it is a camera, update its firmware")]
     TooLong,
-    #[error("it shows its streams to known users only; use `probe --rtsp` with the URL of its manual")]
+    #[error("it lists its streams only after a login; use `probe --rtsp` with the URL of its manual")]
     LoginRequired,
-    #[error("its ONVIF service answers with HTTP status {0}: switch ONVIF on in the camera")]
+    #[error("its ONVIF service returned HTTP status {0}: switch ONVIF on in the camera")]
     Status(u16),
-    #[error("the answer of its ONVIF service is no XML that can be read ({0}): update the camera's firmware")]
+    #[error("its ONVIF service returned invalid XML ({0}): update the camera's firmware")]
     Xml(#[from] XmlError),
-    #[error("the answer of its ONVIF service is no text: update the camera's firmware")]
+    #[error("its ONVIF service returned bytes that are not text: update the camera's firmware")]
     NoText,
     /// In the camera's words.
     #[error("its ONVIF service refuses: {0}; switch ONVIF on in the camera, or update its firmware")]
     Fault(String),
 }
 
-/// Sends `body`, the content of the SOAP body, to `url` at `address`, and returns the answer, which parses.
+/// Sends `body`, the content of the SOAP body, to `url` at `address`. Returns the answer, which is valid XML.
 pub async fn ask(address: Ipv4Addr, url: &Url, body: &str) -> Result<String, SoapError> {
     let (status, bytes) = timeout(ANSWER, exchange(address, url, body)).await.map_err(|_| SoapError::Silent)??;
     match status {
@@ -65,14 +65,14 @@ pub async fn ask(address: Ipv4Addr, url: &Url, body: &str) -> Result<String, Soa
     let text = String::from_utf8(bytes).map_err(|_| SoapError::NoText)?;
     let document = match xml::parse(&text) {
         Ok(document) => document,
-        // A page about the error.
+        // An error page.
         Err(_) if status != StatusCode::OK => return Err(SoapError::Status(status.as_u16())),
         Err(error) => return Err(error.into()),
     };
     let Some(fault) = xml::find(document.root(), "Fault") else {
         return if status == StatusCode::OK { Ok(text) } else { Err(SoapError::Status(status.as_u16())) };
     };
-    // SOAP 1.2's `env:Sender` and below it ONVIF's `ter:NotAuthorized`.
+    // SOAP 1.2's `env:Sender` with ONVIF's subcode `ter:NotAuthorized`.
     if xml::all(fault, "Value").any(|code| code.text().is_some_and(|code| code.trim().ends_with(":NotAuthorized"))) {
         return Err(SoapError::LoginRequired);
     }
@@ -96,7 +96,7 @@ async fn exchange(address: Ipv4Addr, url: &Url, body: &str) -> Result<(StatusCod
         .header(CONNECTION, "close")
         .header(CONTENT_TYPE, "application/soap+xml; charset=utf-8")
         .body(Full::<Bytes>::from(envelope))
-        // A path that `url` accepts, and HTTP does not.
+        // A path that `url` accepts but HTTP does not.
         .map_err(|_| SoapError::Status(StatusCode::NOT_FOUND.as_u16()))?;
     let answer = async {
         let answer = sender.send_request(request).await?;
@@ -115,7 +115,7 @@ async fn exchange(address: Ipv4Addr, url: &Url, body: &str) -> Result<(StatusCod
     tokio::select! {
         biased;
         answer = &mut answer => answer,
-        // The end of the connection; what it brought is in the answer.
+        // The connection has ended; `answer` holds the received bytes.
         _ = connection => answer.await,
     }
 }

@@ -1,6 +1,6 @@
 //! WS-Discovery: a multicast search on every local network, and the answers of devices.
 //!
-//! By OASIS' WS-Discovery of April 2005, which ONVIF's core specification names, and SOAP 1.2.
+//! It follows OASIS WS-Discovery of April 2005, which ONVIF's core specification requires, and SOAP 1.2.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -57,7 +57,7 @@ pub struct Device {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ServiceError {
     /// The answer names no address.
-    #[error("it names no address of its device service: switch ONVIF on in the camera")]
+    #[error("its reply has no device-service address: switch ONVIF on in the camera")]
     Missing,
     /// The answer names only other hosts.
     #[error("it answers from {address} and names another host, {named}: correct the camera's network settings")]
@@ -131,7 +131,7 @@ pub fn search(networks: &[LocalNetwork], wait: Duration, is_over: &AtomicBool) -
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
-        // One from each, so that a flood on one network does not hide the others.
+        // Read one answer from each network in turn, so that a flood on one does not hide the others.
         for (network, socket) in &sockets {
             if let Ok((length, SocketAddr::V4(from))) = socket.recv_from(&mut buffer) {
                 match buffer.get(..length) {
@@ -277,7 +277,7 @@ fn service(addresses: &str, from: Ipv4Addr) -> Result<Url, ServiceError> {
         match at(&url, from) {
             Ok(()) => return Ok(url),
             Err(ServiceError::Missing) => {}
-            // An address with TLS is at least its own.
+            // An address with TLS at least belongs to the device.
             Err(_) if error == ServiceError::HttpsOnly => {}
             Err(why) => error = why,
         }

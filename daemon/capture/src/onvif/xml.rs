@@ -1,17 +1,18 @@
-//! XML of strangers: bounded, without a document type, elements by their local names.
+//! Parses untrusted XML: bounded, without a document type, with elements found by local name.
 
 use roxmltree::{Document, Node, ParsingOptions};
 
 /// The most elements, texts and comments. A camera with 16 profiles takes some 2,000.
 const MOST_NODES: u32 = 20_000;
 
-/// The most declarations of namespaces. The time to parse grows with their square where elements are nested.
+/// The most namespace declarations. In nested elements, the parse time grows with the square of their number.
 const MOST_NAMESPACES: usize = 512;
 
-/// The most attributes, by their equals signs. The time to parse grows with their square where one element has them.
+/// The most attributes, counted by their equals signs. Within one element, the parse time grows with the square of their
+/// number.
 const MOST_ATTRIBUTES: usize = 8_192;
 
-/// Why XML is not read.
+/// Why a document is rejected.
 #[derive(Debug, thiserror::Error)]
 pub enum XmlError {
     #[error("more than {MOST_NAMESPACES} namespaces")]
@@ -22,7 +23,7 @@ pub enum XmlError {
     Syntax(#[from] roxmltree::Error),
 }
 
-/// Parses a document. One with a document type, and so one with entities, is an error.
+/// Parses a document. A document type, and therefore an entity, is an error.
 pub fn parse(text: &str) -> Result<Document<'_>, XmlError> {
     if text.matches("xmlns").nth(MOST_NAMESPACES).is_some() {
         return Err(XmlError::Namespaces);
@@ -80,7 +81,7 @@ mod tests {
         assert!(parse(&format!("<a>{}</a>", "<b/>".repeat(30_000))).is_err());
         let attributes: String = (0..9_000).map(|n| format!(" b{n}='c'")).collect();
         assert!(matches!(parse(&format!("<a{attributes}/>")), Err(XmlError::Attributes)));
-        // Nested as deep as the nodes allow, closed and not: neither may overflow the stack.
+        // As deeply nested as the node limit allows, closed and unclosed: neither may overflow the stack.
         let deep = format!("{}{}", "<a>".repeat(15_000), "</a>".repeat(15_000));
         assert_eq!(all(parse(&deep).unwrap().root(), "a").count(), 15_000);
         assert!(parse(&"<a>".repeat(15_000)).is_err());

@@ -32,7 +32,7 @@ pub struct Painter {
 struct Bars {
     /// Bytes of a group in a row.
     pair_bytes: usize,
-    /// By parity of the row.
+    /// Indexed by the row's parity.
     rows: [Vec<u8>; 2],
 }
 
@@ -225,7 +225,7 @@ mod tests {
 
     #[test]
     fn drawn_over_any_other_picture_it_equals_a_full_drawing() {
-        // Next to each other, far apart, backwards, and where the box turns.
+        // Neighbouring numbers, distant ones, a step backwards, and the point where the box turns.
         let numbers =
             [0, 1, 2, 5, 4, 63, 64, 319, 320, 321, 330, 7, 8, 1_000_000, 1_000_003, 31, 33, 959, 960, 962, 958];
         for format in PixelFormat::all() {

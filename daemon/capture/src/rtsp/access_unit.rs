@@ -178,7 +178,7 @@ pub struct Assembler {
     codec: Codec,
     /// The unit so far, in Annex B.
     unit: Vec<u8>,
-    /// How often it was scanned since it began.
+    /// How often the unit has been scanned.
     looks: u32,
     /// Its RTP timestamp, and when it was captured.
     time: Option<(i64, Timestamp)>,
@@ -361,7 +361,7 @@ impl Assembler {
         }
         // Some cameras mark no fragment as the last one, and others set the bit on each fragment.
         let is_open = self.in_fragment && !self.ends_fragments_by_marker;
-        // Nothing is decoded before the first key frame. The unit is scanned, so only if that matters.
+        // Nothing is decoded before the first key frame. Scanning the unit is expensive, so do it only if the result matters.
         if is_open || self.markers == Markers::Unknown && !self.is_broken && self.is_entry() {
             self.is_ended = true;
         } else {
@@ -483,7 +483,7 @@ impl Assembler {
         Some(())
     }
 
-    /// A unit that is already broken need not grow.
+    /// There is no point in growing a broken unit.
     fn has_room(&self, data: &[u8]) -> Option<()> {
         (!self.is_broken && self.unit.len() + data.len() <= MAX_UNIT_BYTES).then_some(())
     }
@@ -536,7 +536,7 @@ impl Assembler {
         give(AccessUnit { codec, data, access, follows_loss, position, fate, presentation, captured, generation });
     }
 
-    /// Whether no other picture refers to this slice's.
+    /// Whether no other picture refers to this slice's picture.
     fn is_discardable(&self, slice: &[u8]) -> bool {
         self.numbering.is_some_and(|numbering| numbering.is_discardable(slice))
     }
@@ -559,8 +559,7 @@ impl Assembler {
         }
         let is_next = last.is_some_and(|last| last.wrapping_add(1) % modulo == number);
         if loss.pictures > 0 {
-            // A key frame among the lost ones would have restarted the count. It, and as many pictures as the count shows since,
-            // are more than were lost.
+            // A lost key frame would have restarted the count. Then more pictures would be missing than were lost.
             let is_certain = is_next && self.counted >= TRUSTED_NUMBERS && loss.pictures < u64::from(number);
             return loss.is_of_references && !is_certain;
         }
@@ -604,7 +603,7 @@ impl Assembler {
 const INTERLEAVED: &str = "the camera interleaves its packets (packetization-mode 2): set it to another mode";
 
 /// Why the fragments of a unit do not fit together although none is lost.
-const ENDLESS_FRAGMENTS: &str = "fragments of a picture have no end: update the camera's firmware";
+const ENDLESS_FRAGMENTS: &str = "fragments of a frame have no end: update the camera's firmware";
 
 /// The contents of a unit.
 #[derive(Debug, Default)]

@@ -1,32 +1,33 @@
-//! Counts access units that were lost whole, by the steps of the stream's times: no packet of theirs came, so there is no other sign.
+//! Counts access units that were lost completely, from gaps in the stream's timestamps. None of their packets arrived, so
+//! there is no other sign.
 
-/// So many equal steps in turn are a cadence.
+/// How many equal steps in a row make a cadence.
 const STEADY: u32 = 8;
 
-/// The most frames that are shown after a later one in the stream: H.264 and H.265 keep 16.
+/// The most frames that a stream can reorder: H.264 and H.265 keep 16.
 const MOST_REORDERED: usize = 16;
 
-/// The steps from one picture's time to the next, in the order in which they are shown. Without a cadence, nothing is known.
+/// Tracks the interval between pictures in display order. Without a regular interval, no loss can be counted.
 #[derive(Debug, Default)]
 pub(super) struct Cadence {
     /// The time of the last packet.
     newest: Option<i64>,
-    /// Times of pictures, in order, before which others may still come.
+    /// The times of pictures, in order, that earlier pictures may still precede.
     held: Vec<i64>,
-    /// How many are held: as many as have come too late for their place (B-frames).
+    /// How many times to hold back: as many as have arrived too late for their position (B-frames).
     depth: usize,
-    /// The last time that went by.
+    /// The last time that was released.
     last: Option<i64>,
     step: i64,
     steady: u32,
-    /// Packets that were lost near the next times, and how many times have gone by since.
+    /// Packets lost near the next times, and how many times have been released since.
     lost: u64,
     since_loss: usize,
 }
 
 impl Cadence {
-    /// Takes a packet's time, how many packets were lost before it, and how many pictures were found to lack one: these came in part.
-    /// Returns how many pictures are missing, at most as many as packets.
+    /// Takes a packet's time, how many packets were lost before it, and how many pictures arrived incomplete. Returns how
+    /// many pictures are missing, at most the number of lost packets.
     pub(super) fn next(&mut self, time: i64, lost: u64, damaged: u64) -> u64 {
         self.lost = self.lost.saturating_sub(damaged.saturating_sub(lost));
         let lost = lost.saturating_sub(damaged);
@@ -37,7 +38,7 @@ impl Cadence {
             (self.lost, self.since_loss) = (self.lost.saturating_add(lost), 0);
         }
         if let Some(last) = self.last.filter(|last| time <= *last) {
-            // A picture that is shown earlier, or a clock that was set back.
+            // A picture that is displayed earlier, or a clock that was set back.
             let is_reordered = last.saturating_sub(time) <= self.step.saturating_mul(MOST_REORDERED as i64);
             if is_reordered && self.depth < MOST_REORDERED {
                 self.depth += 1;
@@ -52,7 +53,7 @@ impl Cadence {
         if self.held.len() <= self.depth { 0 } else { self.pass() }
     }
 
-    /// Lets the first time go by. Returns how many pictures are missing before it.
+    /// Releases the first time. Returns how many pictures are missing before it.
     fn pass(&mut self) -> u64 {
         let time = self.held.remove(0);
         let Some(last) = self.last.replace(time) else { return 0 };
@@ -65,11 +66,11 @@ impl Cadence {
         let mut missing = 0;
         if self.steady >= STEADY {
             let steps = step.saturating_add(self.step / 2) / self.step;
-            // Each of them had a packet at least.
+            // Each of them had at least one packet.
             missing = steps.saturating_sub(1).unsigned_abs().min(self.lost);
         }
         self.lost -= missing;
-        // A lost picture's place is no further away than times are held.
+        // A lost picture is no further away than the number of times held back.
         if self.since_loss >= 2 * self.depth {
             self.lost = 0;
         }
@@ -82,7 +83,7 @@ impl Cadence {
 mod tests {
     use super::*;
 
-    /// A cadence of 25 pictures per second, three packets each, that goes on until `time`.
+    /// A cadence of 25 pictures per second, three packets each, until `time`.
     fn steady(until: i64) -> Cadence {
         let mut cadence = Cadence::default();
         for time in (0..=until).step_by(3600) {
@@ -101,7 +102,7 @@ mod tests {
         assert_eq!(cadence.next(39_600 + 100 * 3600, 5, 0), 5, "no more than packets");
     }
 
-    /// The times of B-frames in the order of decoding: 3, 1, 2, 6, 4, 5, without those that are lost; each has two packets.
+    /// The times of B-frames in decoding order: 3, 1, 2, 6, 4, 5, without the lost ones. Each picture has two packets.
     #[test]
     fn pictures_without_a_packet_are_counted_among_pictures_that_are_shown_later() {
         for lost in [&[63][..], &[61], &[62], &[61, 62], &[63, 61, 62], &[60, 63, 70, 80], &[]] {
@@ -130,7 +131,7 @@ mod tests {
         }
     }
 
-    /// Some pictures lack their first packet, which is found out with their last; later the camera leaves pictures out.
+    /// Some pictures lack their first packet, which shows only at their last one; later the camera skips pictures.
     #[test]
     fn pictures_that_the_camera_leaves_out_are_not_missing_while_others_lack_a_packet() {
         let mut cadence = Cadence::default();

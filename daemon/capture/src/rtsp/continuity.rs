@@ -2,8 +2,8 @@
 //!
 //! After a loss, pictures are clean from the next clean entry point on: a key frame (H.264: IDR; H.265: IDR, CRA, BLA), or a
 //! recovery point. With gradual refresh, each picture renews a part of the frame, and a message in the stream says how many
-//! pictures that takes: until then they are decoded, but not clean. They are clean one refresh later than the message says: x264
-//! claims that it is exact, but at 1 of 11 recovery points of a film the first refresh left damage, which the second removed.
+//! pictures that takes: until then they are decoded, but not clean. visiond waits for one more refresh than the message says:
+//! x264 claims to be exact, but at 1 of 11 recovery points of a film the first refresh left damage that the second removed.
 //! Pictures that are shown before an entry point but arrive after it may refer to lost ones.
 //!
 //! The encoder may call the pictures of a recovery point only approximately right (`exact_match_flag`). They count as clean,
@@ -23,7 +23,7 @@ pub struct Continuity(State);
 /// The references available to a decoder that got all units so far.
 #[derive(Debug, Default)]
 enum State {
-    /// Pictures are missing, or all of them: before the first unit.
+    /// Pictures are missing; all of them, before the first unit.
     #[default]
     Missing,
     /// It started at the last key frame, so pictures that are shown before that one cannot be decoded.

@@ -1,20 +1,20 @@
-//! The UDP sockets of a session whose packets come as datagrams. Neither waits.
+//! The UDP sockets of a session over datagrams. Both are non-blocking.
 
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, UdpSocket};
 
 use socket2::SockRef;
 
-/// The most that the kernel keeps of datagrams, if it lets us: a key frame of 4K comes at once.
+/// The receive buffer to request from the kernel: a 4K key frame arrives in one burst.
 const DATAGRAM_BYTES: usize = 4 << 20;
 
-/// The most datagrams in turn of others that are passed over.
+/// The most datagrams from other senders to skip in a row.
 const MOST_FOREIGN: u32 = 256;
 
-/// How many pairs of ports are tried.
+/// How many pairs of ports to try.
 const MOST_PAIRS: u32 = 64;
 
-/// The sockets of RTP and RTCP. What does not come from the camera's own address is not read.
+/// The sockets for RTP and RTCP. Datagrams from other addresses than the camera's are ignored.
 #[derive(Debug)]
 pub struct DatagramPorts {
     pub rtp: UdpSocket,
@@ -23,7 +23,7 @@ pub struct DatagramPorts {
 }
 
 impl DatagramPorts {
-    /// Opens a pair of ports, an even one and the next (RFC 3550 section 11), for datagrams of the camera to `own`.
+    /// Opens a pair of ports at `own`, an even one and the next (RFC 3550 section 11), for the camera's datagrams.
     pub fn open(own: IpAddr, camera: IpAddr) -> io::Result<Self> {
         let camera = camera.to_canonical();
         let mut tries = 0;
@@ -36,7 +36,7 @@ impl DatagramPorts {
                 Some(Ok(rtcp)) => {
                     rtp.set_nonblocking(true)?;
                     rtcp.set_nonblocking(true)?;
-                    // The kernel gives as much as it allows.
+                    // The kernel grants as much as its limit allows.
                     let _ = SockRef::from(&rtp).set_recv_buffer_size(DATAGRAM_BYTES);
                     return Ok(Self { rtp, rtcp, camera });
                 }
@@ -47,16 +47,16 @@ impl DatagramPorts {
         }
     }
 
-    /// Returns the port of RTP.
+    /// Returns the RTP port.
     pub fn port(&self) -> io::Result<u16> {
         Ok(self.rtp.local_addr()?.port())
     }
 
-    /// Sends a datagram to each of the camera's ports, so that routers let the camera's through.
+    /// Sends a datagram to each of the camera's ports, so that routers let the camera's datagrams through.
     pub fn open_way(&self, (rtp, rtcp): (u16, u16), report: &[u8]) {
         /// An RTP packet without a payload.
         const EMPTY: [u8; 12] = [0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
-        // One that is lost is made up for by the next report.
+        // If a report is lost, the next one replaces it.
         let _ = self.rtp.send_to(&EMPTY, (self.camera, rtp));
         self.send_report(rtcp, report);
     }
@@ -66,14 +66,14 @@ impl DatagramPorts {
         let _ = self.rtcp.send_to(report, (self.camera, port));
     }
 
-    /// Reads the next datagram of the camera that has come to a socket.
+    /// Reads the camera's next datagram from a socket.
     pub fn receive<'b>(&self, socket: &UdpSocket, buffer: &'b mut [u8]) -> Option<&'b [u8]> {
-        // Others may send without end.
+        // Other senders may never stop.
         for _ in 0..MOST_FOREIGN {
             match socket.recv_from(buffer) {
                 Ok((length, from)) if from.ip().to_canonical() == self.camera => return buffer.get(..length),
                 Ok(_) => {}
-                // The camera's port is closed: an answer to a report, no end of the video.
+                // The camera's port is closed, as an answer to a report. That does not end the video.
                 Err(error) if error.kind() == ErrorKind::ConnectionRefused => {}
                 Err(_) => return None,
             }
@@ -98,7 +98,7 @@ mod tests {
         DatagramPorts::open(HERE, HERE).unwrap()
     }
 
-    /// Reads the next datagram of RTP, which may be on its way.
+    /// Reads the next RTP datagram, which may still be in transit.
     fn receive(ports: &DatagramPorts) -> Vec<u8> {
         let until = Instant::now() + Duration::from_secs(120);
         let mut buffer = [0; 64];

@@ -17,35 +17,35 @@ use super::session_target::SessionTarget;
 #[derive(Debug)]
 pub(super) enum Failure {
     Client(ClientError),
-    /// A name cannot be resolved, or no connection is made.
+    /// A name cannot be resolved, or a connection fails.
     Connect(io::Error),
     /// A connection broke.
     Broken(io::Error),
-    /// TLS refuses the camera, for this reason.
+    /// The TLS handshake fails, for this reason.
     Tls(String),
-    /// The host that a redirect names requires a login. That of the configuration is for another host.
+    /// The target of a redirect requires a login. The configured login is for another host.
     LoginElsewhere(String),
     /// Something on this side is wrong or missing.
     Local(SourceError),
     /// No ports for datagrams.
     Ports(io::Error),
     NoAnswer,
-    /// The camera plays, and no picture came for too long: this is known of what came.
+    /// The camera plays, but no picture has arrived for too long. Holds the known cause.
     NoVideo(Option<String>),
-    /// The camera plays, and every picture was damaged for too long: for this reason, if it is known.
+    /// The camera plays, but every picture has been damaged for too long. Holds the reason, if known.
     Damaged(Option<&'static str>),
     Closed,
-    /// The connection is without TLS, and was closed before an answer.
+    /// The connection has no TLS, and was closed before an answer.
     Unanswered,
-    /// The camera plays, sends nothing any more, and cannot be reached.
+    /// The camera played, then fell silent, and cannot be reached.
     Absent(Absence),
-    /// The server redirects again and again.
+    /// The server keeps redirecting.
     Redirects,
     /// visiond panicked at this place.
     Panic(String),
-    /// There is no video of a known codec; these are offered.
+    /// The camera offers no video in a supported codec, only these.
     OtherCodec(Vec<String>),
-    /// The video comes in a way that is not known here: this one, with the remedy.
+    /// The video uses this unsupported form, with the remedy.
     Unsupported(&'static str),
 }
 
@@ -80,14 +80,14 @@ impl Failure {
         if self.may_pass() { SourceError::absent(message) } else { SourceError::transient(message) }
     }
 
-    /// Whether the camera may serve again at any moment. If it refuses this client or stream, somebody has to act, and some cameras
-    /// lock out a client that tries again and again.
+    /// Whether the camera may recover at any moment. If it refuses this client or stream, the user must act, and some cameras
+    /// lock out a client that keeps trying.
     fn may_pass(&self) -> bool {
         match self {
             Self::Client(
                 ClientError::Message(_) | ClientError::Multicast | ClientError::UdpOnly | ClientError::TcpOnly,
             ) => false,
-            // While it starts, a camera may not know its stream yet (404), nor any session of before (454).
+            // A camera that is starting may not know its stream yet (404), or an earlier session (454).
             Self::Client(error) => error.status().is_none_or(|status| matches!(status, 404 | 454 | 500..)),
             Self::NoAnswer
             | Self::NoVideo(_)
@@ -148,7 +148,7 @@ impl Failure {
             Self::Panic(place) => {
                 let place: String = redact_line(place).chars().take(300).collect();
                 return format!(
-                    "cannot play {shown}: a bug at what this server sends ({place}): please report it, and set `type = \"video\"` \
+                    "cannot play {shown}: a bug in reading this server's data ({place}): please report it, and set `type = \"video\"` \
                      until then"
                 );
             }
@@ -162,7 +162,7 @@ impl Failure {
     }
 }
 
-/// Returns what the server says, and what to do.
+/// Returns the server's answer and the remedy.
 fn refusal(error: &ClientError, target: &SessionTarget) -> String {
     let remedy = match error.status() {
         Some(403) => "the camera forbids this stream to this user (403): check the user's rights in the camera",
@@ -181,7 +181,7 @@ fn refusal(error: &ClientError, target: &SessionTarget) -> String {
     remedy.to_owned()
 }
 
-/// Returns the sentence about a stream of which every picture is damaged.
+/// Returns the sentence about a stream of which every frame is damaged.
 pub(super) fn damaged(
     shown: &str,
     timeout: Duration,
@@ -190,9 +190,9 @@ pub(super) fn damaged(
 ) -> String {
     let reason = match (reason, transport) {
         (Some(reason), _) => reason,
-        (None, RtspTransport::Tcp) => "every picture is damaged: restart the camera, or update its firmware",
+        (None, RtspTransport::Tcp) => "every frame is damaged: restart the camera, or update its firmware",
         (None, RtspTransport::Udp) => {
-            "every picture is damaged: packets are lost on the way: set `transport = \"tcp\"`, or check the network"
+            "every frame is damaged: packets are lost on the network: set `transport = \"tcp\"`, or check the network"
         }
     };
     format!("no usable frame from {shown} for {} s: {reason}", timeout.as_secs_f64())
@@ -234,10 +234,10 @@ mod tests {
             let text = said(&refused(status), RtspTransport::Tcp);
             assert!(text.starts_with("cannot play rtsp://cam/1: ") && text.contains(words), "{text}");
         }
-        // The other transport than the one that the camera does not send over.
+        // The transport to try instead of the one that the camera does not send over.
         assert!(said(&refused(461), RtspTransport::Tcp).ends_with("over TCP (461): set `transport = \"udp\"`"));
         assert!(said(&refused(461), RtspTransport::Udp).ends_with("over UDP (461): set `transport = \"tcp\"`"));
-        // Only datagrams can be kept out by a firewall, or be lost.
+        // Only datagrams can be lost or blocked by a firewall.
         let no_video = Failure::NoVideo(None);
         assert_eq!(
             said(&no_video, RtspTransport::Tcp),
@@ -246,7 +246,9 @@ mod tests {
         assert!(said(&no_video, RtspTransport::Udp).contains("set `transport = \"tcp\"` where a firewall"));
         let damaged = Failure::Damaged(None);
         assert!(said(&damaged, RtspTransport::Tcp).ends_with("restart the camera, or update its firmware"));
-        assert!(said(&damaged, RtspTransport::Udp).contains("packets are lost on the way: set `transport = \"tcp\"`"));
+        assert!(
+            said(&damaged, RtspTransport::Udp).contains("packets are lost on the network: set `transport = \"tcp\"`")
+        );
         let known = Failure::Damaged(Some("it sends slices of other pictures"));
         assert!(said(&known, RtspTransport::Udp).ends_with("for 7 s: it sends slices of other pictures"));
         let other = Failure::OtherCodec(vec!["VP8".to_owned(), "MPEG-4".to_owned()]);
@@ -260,11 +262,11 @@ mod tests {
             assert!(error.may_pass(), "{error}");
             error.is_absent()
         };
-        // Its stream or the session of before may not be known yet, or it has an error inside.
+        // It may not know its stream or the earlier session yet, or it has an internal error.
         for status in [404, 454, 500, 503] {
             assert!(soon(&refused(status)), "{status}");
         }
-        // Some cameras lock out who tries again and again.
+        // Some cameras lock out clients that keep trying.
         for status in [400, 403, 453, 461, 499] {
             assert!(!soon(&refused(status)), "{status}");
         }

@@ -12,13 +12,13 @@ const MAX_UNDERWAY_NS: i128 = 1_000_000_000;
 /// The most frames that a decoder may have taken and not returned.
 const MAX_PENDING: usize = 256;
 
-/// The most frames that an H.264 or H.265 decoder holds back, and some that were lost.
+/// The most frames that an H.264 or H.265 decoder holds back, plus some lost ones.
 const MAX_REORDERED: usize = 32;
 
 /// How many frames a decoder drops before it knows how many it must hold back.
 const MOST_DROPPED_AT_START: usize = 4;
 
-/// Too many pending times are detected over this many frames.
+/// The number of frames over which too many pending times are detected.
 const WINDOW: usize = 100;
 
 /// Maps the RTP timestamps of one stream to the wall clock.
@@ -94,7 +94,7 @@ pub struct PendingTimes {
 }
 
 impl PendingTimes {
-    /// Creates it for a decoder that holds back this many frames.
+    /// Creates the times for a decoder that holds back this many frames.
     pub fn new(held_back: usize) -> Self {
         Self {
             pending: Vec::with_capacity(MAX_PENDING),
@@ -174,7 +174,7 @@ pub struct ShownTimes {
     pending: VecDeque<(i64, Timestamp)>,
     /// The last time returned.
     last: Option<Timestamp>,
-    /// Frames with special handling, by the time that they were given with.
+    /// Frames with special handling, by the time passed with them.
     fates: VecDeque<(i64, Fate)>,
 }
 
@@ -188,7 +188,7 @@ impl ShownTimes {
         self.pending.push_back((presentation, captured));
     }
 
-    /// Notes how to handle a frame that the decoder is given with this time.
+    /// Notes how to handle a frame that the decoder receives with this time.
     pub fn add_fate(&mut self, given_with: i64, fate: Fate) {
         if fate == Fate::Published {
             return;
@@ -199,8 +199,8 @@ impl ShownTimes {
         self.fates.push_back((given_with, fate));
     }
 
-    /// Returns how to handle the frame that was given with this time, whenever it is presented: a picture keeps its handling even
-    /// if another one takes its time because the camera writes times in decoding order.
+    /// Returns how to handle the frame that was passed with this time. A picture keeps its handling even if another one is
+    /// shown at its time, because some cameras write times in decoding order.
     pub fn take_fate(&mut self, given_with: i64) -> Fate {
         let at = self.fates.iter().position(|(other, _)| *other == given_with);
         at.and_then(|at| self.fates.remove(at)).map_or(Fate::Published, |(_, fate)| fate)
@@ -213,7 +213,7 @@ impl ShownTimes {
         self.pending.retain(|(other, _)| *other >= presentation);
         let first = self.pending.iter().map(|(_, captured)| *captured).min_by_key(|captured| captured.monotonic_ns);
         self.pending.retain(|(other, _)| *other > presentation);
-        // Later than its own time if a picture was shown at once that belongs after it.
+        // This is later than its own time if a picture that belongs after it was shown at once.
         let latest = [first.filter(|_| is_known)?, self.last.unwrap_or(first?)];
         self.last = latest.into_iter().max_by_key(|captured| captured.monotonic_ns);
         self.last

@@ -26,7 +26,7 @@ const TAKE: u8 = 16;
 /// Seconds from 1900, where NTP begins, to 1970.
 const EPOCH_S: u64 = 2_208_988_800;
 
-/// Returns the next unit, whatever parameters it has: its generation is `newest` at most.
+/// Returns the next unit with any parameters; its generation is at most `newest`.
 fn next(queue: &UnitQueue, front: &mut u64, newest: u64) -> Taken {
     loop {
         match queue.take(*front, None, || false, None) {
@@ -36,7 +36,7 @@ fn next(queue: &UnitQueue, front: &mut u64, newest: u64) -> Taken {
     }
 }
 
-/// The assembler of either kind.
+/// The assembler of either kind of stream.
 enum AnyAssembler {
     Nal(Assembler),
     Jpeg(JpegAssembler),
@@ -65,7 +65,7 @@ pub fn rtp(data: &[u8]) {
         let length = usize::from(u16::from_be_bytes([high, low])).min(behind.len());
         let (payload, behind) = behind.split_at(length);
         rest = behind;
-        // A frame's time on, or up to 25 minutes back.
+        // One frame interval forward, or up to 25 minutes back.
         let step = i64::from(low) << (flags >> 5) << 12;
         if flags & NEW_TIME != 0 {
             time = time.wrapping_add(if high & 1 == 0 { 3_000 } else { -step });
@@ -73,7 +73,7 @@ pub fn rtp(data: &[u8]) {
         // Up to a second and a half, so that some units grow old in the queue.
         clock.advance(Duration::from_millis(u64::from(high) * 6));
         if flags & REPORT != 0 {
-            // Up to 1.3 s ago by a right clock, or by one that is wrong by any time.
+            // Up to 1.3 s ago by a correct clock, or by one with any error.
             let now_s = (clock.realtime_ns() / 1_000_000_000 + EPOCH_S) << 32;
             let wrong = if high & 2 == 0 { 0 } else { u64::from_be_bytes([low, flags, 0, 0, 0, 0, 0, 0]) };
             camera_clock

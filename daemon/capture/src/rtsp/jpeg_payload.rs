@@ -40,7 +40,7 @@ pub struct JpegAssembler {
 /// The parameters that all fragments of an image share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Header {
-    /// 0: chroma has half the width (4:2:2); 1: and half the height (4:2:0).
+    /// 0: chroma has half the width (4:2:2); 1: also half the height (4:2:0).
     kind: u8,
     q: u8,
     /// In units of 8 pixels.
@@ -265,7 +265,7 @@ impl Header {
     }
 }
 
-/// Appends a segment of a JPEG file, whose body is in parts: less than 64 KiB.
+/// Appends a segment of a JPEG file. Its body, less than 64 KiB, comes in parts.
 fn segment(out: &mut Vec<u8>, marker: u8, body: &[&[u8]]) {
     let bytes = 2 + body.iter().map(|part| part.len()).sum::<usize>();
     out.extend([0xFF, marker]);
@@ -273,7 +273,7 @@ fn segment(out: &mut Vec<u8>, marker: u8, body: &[&[u8]]) {
     body.iter().for_each(|part| out.extend_from_slice(part));
 }
 
-/// The bodies of segments of the original file in an extension of the RTP header.
+/// The bodies of the original file's segments, from an extension of the RTP header.
 #[derive(Debug, Default)]
 struct Segments<'e> {
     /// Start of frame, baseline or extended: precision, height, width, and the components.

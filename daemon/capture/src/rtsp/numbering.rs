@@ -1,39 +1,41 @@
-//! The numbers of a picture in the orders of decoding and of output, from the headers of its slices; and recovery points.
+//! Reads a picture's position in decoding order and output order from its slice headers, and finds recovery points.
 //!
-//! Reads only the fields that distinguish clean entry points and reveal missing access units. A stream with several
-//! sequence parameter sets, or with fields in pictures of their own, has no numbers here: then only key frames are entry points.
+//! Reads only the fields that distinguish clean entry points and reveal missing access units. For a stream with several
+//! sequence parameter sets, or with each field in its own picture, it reads no numbers: then only key frames are entry
+//! points.
 
 use h264_reader::nal::sps::{FrameMbsFlags, PicOrderCntType, SeqParameterSet};
 use h264_reader::rbsp::{BitRead, BitReader};
 
 use visiond_rtsp::codec::Codec;
 
-/// How much of a NAL unit is read for a slice's numbers: they are at its start.
+/// How much of a NAL unit to read for a slice's numbers, which are at its start.
 const SLICE_START_BYTES: usize = 64;
 
-/// How much of a set or of supplemental information is read.
+/// How much of a parameter set or of supplemental information to read.
 const SET_BYTES: usize = 1 << 10;
 
-/// The most bits that a number of a picture has, by either standard.
+/// The most bits of a picture's number in either standard.
 const MOST_BITS: u32 = 16;
 
-/// The place of an access unit in the orders of decoding and of output.
+/// The position of an access unit in decoding order and in output order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Position {
     /// H.264's `frame_num`, which counts reference pictures modulo the second number.
     pub number: Option<(u32, u32)>,
-    /// The low bits of the picture's order count, and modulo what they are. `None` where pictures are shown as they are decoded.
+    /// The low bits of the picture's order count, and their modulus. `None` if pictures are shown in decoding order.
     pub order: Option<(u32, u32)>,
     /// Whether others may refer to it.
     pub is_reference: bool,
 }
 
-/// A point from which on pictures are right although decoding began no earlier than at its message.
+/// A point from which pictures are correct even if decoding started at its message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RecoveryPoint {
-    /// H.264: how many reference pictures later; H.265: by how much the order count is higher.
+    /// The distance from the message. H.264: in reference pictures; H.265: in order count.
     pub distance: i32,
-    /// Whether pictures before it, in the order of output, are wrong even if decoding began earlier: the stream was cut here.
+    /// Whether pictures before it in output order are wrong even if decoding started earlier, because the stream was cut
+    /// here.
     pub is_broken_link: bool,
 }
 
@@ -42,11 +44,11 @@ pub struct RecoveryPoint {
 pub enum Numbering {
     H264 {
         number_bits: u32,
-        /// `None` where pictures are shown as they are decoded.
+        /// `None` if pictures are shown in decoding order.
         order_bits: Option<u32>,
         has_planes: bool,
         is_progressive: bool,
-        /// Whether `frame_num` may leave out numbers although nothing was lost.
+        /// Whether `frame_num` may skip numbers although nothing was lost.
         allows_gaps: bool,
     },
     H265 {
@@ -59,7 +61,7 @@ pub enum Numbering {
 }
 
 impl Numbering {
-    /// Reads parameter sets; `None` without exactly one sequence parameter set that can be read.
+    /// Reads parameter sets; `None` unless exactly one sequence parameter set can be read.
     pub fn of<'n>(codec: Codec, nals: impl Iterator<Item = &'n [u8]>) -> Option<Self> {
         match codec {
             Codec::H264 => {
@@ -112,7 +114,7 @@ impl Numbering {
         let mut bits = BitReader::new(sequence);
         bits.skip(4, "id of the video set").ok()?;
         let sub_layers: u8 = bits.read(3, "sub-layers").ok()?;
-        // General profile and level; then which sub-layers have one.
+        // The general profile and level, then flags for the sub-layers that have their own.
         bits.skip(1 + 88 + 8, "profile").ok()?;
         let mut bits_of_layers = 0;
         for _ in 0..sub_layers {
@@ -146,12 +148,12 @@ impl Numbering {
         Some(Self::H265 { order_bits, has_planes, has_output_flag, extra_bits, sub_layers })
     }
 
-    /// Whether H.264's frame numbers leave out none where no reference picture is missing.
+    /// Whether H.264's frame numbers have no gap unless a reference picture is missing.
     pub fn counts_references(self) -> bool {
         matches!(self, Self::H264 { is_progressive: true, allows_gaps: false, .. })
     }
 
-    /// Returns the place of the access unit whose first slice this is.
+    /// Returns the position of the access unit that starts with this slice.
     pub fn position(self, nal: &[u8]) -> Option<Position> {
         let &first = nal.first()?;
         match self {
@@ -205,8 +207,8 @@ impl Numbering {
         }
     }
 
-    /// Whether no other picture refers to the one of this slice of H.265: it is no reference within its temporal layer, and that
-    /// layer is the highest.
+    /// Whether no other picture refers to this H.265 slice's picture: it is not a reference within its temporal layer, and
+    /// that layer is the highest.
     pub fn is_discardable(self, nal: &[u8]) -> bool {
         match (self, nal) {
             (Self::H265 { sub_layers, .. }, &[first, second, ..]) => {
@@ -250,7 +252,7 @@ pub fn recovery_point(codec: Codec, nal: &[u8]) -> Option<RecoveryPoint> {
     }
 }
 
-/// Returns the start of a NAL unit after its header, without the bytes that keep start codes out of it.
+/// Returns the start of a NAL unit after its header, without the emulation prevention bytes.
 fn unescaped(nal: &[u8], header: usize, most: usize) -> Vec<u8> {
     let mut out = Vec::with_capacity(nal.len().min(most));
     let mut zeros = 0;

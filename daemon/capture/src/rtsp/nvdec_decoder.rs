@@ -59,13 +59,13 @@ pub struct NvdecDecoder {
 #[derive(Debug, Default)]
 struct Damage {
     may_show: bool,
-    /// The times of the first key frame after it and of the pictures after that. Each of them that is returned is clean: the key
-    /// frame itself may be skipped.
+    /// The times of the first key frame after it and of the pictures after that. Every one that the decoder returns is clean.
+    /// The key frame itself may be skipped.
     clean: VecDeque<i64>,
 }
 
 impl Damage {
-    /// Starts with a picture that the engine could not decode.
+    /// Starts tracking at a picture that the engine could not decode.
     fn begin(&mut self, given_with: i64) {
         // A picture from before the key frame does not damage those after it.
         if self.clean.contains(&given_with) {
@@ -74,7 +74,7 @@ impl Damage {
         self.may_show = true;
     }
 
-    /// Notes a picture that the decoder is given.
+    /// Notes a picture that the decoder receives.
     fn feed(&mut self, given_with: i64, is_key: bool) {
         if self.may_show && (is_key || !self.clean.is_empty()) {
             if self.clean.len() == MOST_HELD_BACK as usize {
@@ -84,7 +84,7 @@ impl Damage {
         }
     }
 
-    /// Returns whether a returned picture may show the damage; the first that does not ends it.
+    /// Returns whether a returned picture may show the damage. The first clean one ends the damage.
     fn shows(&mut self, given_with: i64) -> bool {
         if self.clean.contains(&given_with) {
             *self = Self::default();
@@ -263,7 +263,7 @@ impl NvdecDecoder {
         Ok(())
     }
 
-    /// Makes a frame of a picture whose unit has the time `given_with`; `None` if it does not become a frame.
+    /// Makes a frame from a picture whose unit has the time `given_with`; `None` if it does not become a frame.
     fn frame(
         &mut self,
         surface: Surface,
@@ -350,7 +350,7 @@ impl StreamDecoder for NvdecDecoder {
                     }
                 }
                 Taken::Cancelled | Taken::TimedOut if now < self.deadline => return Ok(Worked::Idle(due)),
-                // To make another decoder, and to free this one, takes long.
+                // Creating another decoder and freeing this one take long.
                 Taken::OtherParameters | Taken::Ended => break,
                 _ => return Err(self.stream.no_frame()),
             }
@@ -386,17 +386,17 @@ mod tests {
         damage.begin(2);
         damage.feed(3, false);
         assert!(damage.shows(3));
-        // The key frame does not come out, but one that is shown behind it does.
+        // The key frame is not returned, but one that is shown after it is.
         damage.feed(4, true);
         damage.feed(6, false);
         damage.feed(5, false);
         assert!(damage.shows(3) && !damage.shows(5) && !damage.shows(6));
-        // A picture from before the key frame is found damaged after that was given.
+        // A picture from before the key frame turns out damaged after the decoder received the key frame.
         damage.begin(7);
         damage.feed(8, true);
         damage.begin(7);
         assert!(damage.shows(7) && !damage.shows(8));
-        // The key frame itself is damaged: the next one ends it.
+        // The key frame itself is damaged, so the next one ends the damage.
         damage.begin(9);
         damage.feed(10, true);
         damage.feed(11, false);
@@ -404,7 +404,7 @@ mod tests {
         assert!(damage.shows(11));
         damage.feed(12, true);
         assert!(!damage.shows(12));
-        // Key frames alone, of which none comes out in time: what is kept does not grow.
+        // Only key frames, none of which is returned in time: the list stays bounded.
         damage.begin(13);
         (14..1000).for_each(|time| damage.feed(time, true));
         assert!(damage.clean.len() == MOST_HELD_BACK as usize && !damage.shows(999));

@@ -49,7 +49,7 @@ pub struct OfferedStream {
     pub encoding: String,
     /// Width and height in pixels, if the description has them.
     pub size: Option<[u32; 2]>,
-    /// Frames per second, if the description has them: above 0, 1000 at most.
+    /// Frames per second, if the description has them: above 0, at most 1000.
     pub announced_fps: Option<f32>,
     /// Whether visiond can read it.
     pub is_readable: bool,
@@ -66,7 +66,7 @@ pub struct Watched {
     pub key_frames: u32,
     /// Pictures that were damaged or lost in transit.
     pub damaged: u64,
-    /// Pictures that are timed by a sender report.
+    /// Pictures whose time comes from a sender report.
     pub timed_by_reports: u32,
     /// Bytes of the pictures.
     pub bytes: u64,

@@ -1,8 +1,8 @@
-//! Finds out whether a camera can be reached, by TCP connections beside the session's, which are closed at once.
+//! Checks whether a camera is reachable with extra TCP connections, which it closes at once.
 //!
-//! A session learns late that its camera was away. The kernel repeats what was lost at intervals that double (the first packet of
-//! a connection after 1, 3 and 7 s), so a connection stays silent after the cable is back. A camera that lost its power closes no
-//! connection, and one that comes back with another address never answers the old one.
+//! A session notices late that its camera was away. The kernel retransmits at doubling intervals (the first packet of a
+//! connection after 1, 3 and 7 s), so a connection stays silent after the cable is back. A camera that lost power closes no
+//! connection, and one that returns with another address never answers at the old one.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -14,11 +14,11 @@ use url::Url;
 
 use super::super::camera_connection::{Lookup, begin_connection, connection_result};
 
-/// How long a connection may take, and the time from one to the next. Where each direction loses a tenth of its packets, a fifth of
-/// the connections take longer. That ends a session only if the camera also sends nothing meanwhile.
+/// How long a connection attempt may take, and the interval between attempts. If each direction loses a tenth of its packets,
+/// a fifth of the attempts take longer. That ends a session only if the camera also sends nothing meanwhile.
 pub const INTERVAL: Duration = Duration::from_secs(1);
 
-/// The time from one question whether a camera accepts other connections to the next, where it did not.
+/// The interval after which to check again whether a camera that refused extra connections accepts them.
 pub const PAUSE: Duration = Duration::from_secs(5);
 
 /// How a camera is absent.
@@ -30,28 +30,28 @@ pub enum Absence {
     Moved,
 }
 
-/// Cameras whose session ended when visiond tried a connection beside it, by host and port, and how often in turn. As many as have been
-/// configured.
+/// Cameras whose session ended when visiond tried an extra connection, by host and port, and how often in a row. Bounded by
+/// the configured cameras.
 static HARMED: Mutex<BTreeMap<String, u32>> = Mutex::new(BTreeMap::new());
 
-/// So many sessions in turn that ended so show that the camera serves one client.
+/// After this many such ends in a row, the camera serves only one client.
 const MOST_HARM: u32 = 2;
 
-/// How soon after such a connection the end of a session counts as its consequence.
+/// How soon after such a connection the end of a session must follow to be blamed on it.
 const CONSEQUENCE: Duration = Duration::from_millis(1500);
 
-/// Where a camera is, by its name when the session began, and the connection that tries whether it is there.
+/// The camera's addresses when the session began, and the connection that checks whether it is reachable.
 #[derive(Debug)]
 pub struct Reachability {
     url: Url,
     /// Empty if the name could not be resolved.
     addresses: Vec<SocketAddr>,
     probe: Option<Probe>,
-    /// When a connection was accepted last.
+    /// When the camera last accepted a connection.
     accepted: Option<Instant>,
 }
 
-/// One try. The name is resolved again first.
+/// One attempt. It resolves the name again first.
 #[derive(Debug)]
 struct Probe {
     /// `Some` until the addresses are known.
@@ -61,7 +61,7 @@ struct Probe {
 }
 
 impl Reachability {
-    /// Makes it for a camera that has these addresses.
+    /// Creates the check for a camera with these addresses.
     pub fn new(url: &Url, addresses: Vec<SocketAddr>) -> Self {
         Self { url: url.clone(), addresses, probe: None, accepted: None }
     }
@@ -70,8 +70,8 @@ impl Reachability {
         format!("{}:{:?}", self.url.host_str().unwrap_or_default(), self.url.port())
     }
 
-    /// Takes note that the camera has ended the session. Some serve one client, and the next one takes its place: such a camera is not
-    /// tried any more. Two sessions in turn show it; one may have ended by chance.
+    /// Notes that the camera ended the session. Some cameras serve one client, and a new connection replaces the old one:
+    /// visiond stops checking such a camera. It takes two sessions in a row, because one may have ended by chance.
     pub fn session_ended(&self, now: Instant) {
         let Some(accepted) = self.accepted else { return };
         let mut harmed = HARMED.lock();
@@ -84,17 +84,17 @@ impl Reachability {
         if *times == MOST_HARM {
             let host = self.url.host_str().unwrap_or_default();
             log::info!(
-                "{host} ends its session when another connection comes, so visiond tries no more whether it is there"
+                "{host} ends its session when another connection is opened, so visiond stops checking whether it is reachable"
             );
         }
     }
 
-    /// Whether a try would end the camera's session.
+    /// Whether an attempt would end the camera's session.
     pub fn is_harmful(&self) -> bool {
         HARMED.lock().get(&self.place()).is_some_and(|times| *times >= MOST_HARM)
     }
 
-    /// Begins a try, unless one is under way.
+    /// Starts an attempt, unless one is in progress.
     pub fn begin(&mut self) {
         self.probe.get_or_insert_with(|| Probe {
             lookup: Some(Lookup::of(&self.url)),
@@ -103,18 +103,18 @@ impl Reachability {
         });
     }
 
-    /// Whether a try is under way.
+    /// Whether an attempt is in progress.
     pub const fn is_trying(&self) -> bool {
         self.probe.is_some()
     }
 
-    /// Returns the connection to wait for, until it can be written to.
+    /// Returns the connection to poll until it is writable.
     pub fn connection(&self) -> Option<&TcpStream> {
         Some(&self.probe.as_ref()?.connection.as_ref()?.0)
     }
 
-    /// Goes on with the try, and returns its outcome once it is over: how the camera is absent, or `None` if it is there or this
-    /// process lacks what it needs to find out.
+    /// Continues the attempt, and returns its outcome once it is over: how the camera is absent, or `None` if it is reachable
+    /// or this process lacks the resources to check.
     pub fn outcome(&mut self, now: Instant) -> Option<Option<Absence>> {
         let outcome = self.go_on(now)?;
         self.probe = None;
@@ -124,7 +124,8 @@ impl Reachability {
     fn go_on(&mut self, now: Instant) -> Option<Option<Absence>> {
         let probe = self.probe.as_mut()?;
         if let Some(lookup) = &probe.lookup {
-            // Without a limit: one that is slow must neither look like an absence, nor be asked again meanwhile.
+            // Without a timeout: a slow name server must not look like an absent camera, and must not get a second query
+            // meanwhile.
             let found = lookup.answer()?.unwrap_or_default();
             probe.addresses = if found.is_empty() { self.addresses.clone() } else { found }.into();
             probe.lookup = None;
@@ -160,7 +161,7 @@ impl Reachability {
     }
 }
 
-/// Whether a connection failed on its way or at the camera, not because this process lacks something.
+/// Whether a connection failed in the network or at the camera, and not because this process lacks something.
 fn is_of_network(error: &io::Error) -> bool {
     use io::ErrorKind::{
         ConnectionAborted, ConnectionRefused, ConnectionReset, HostUnreachable, NetworkDown, NetworkUnreachable,

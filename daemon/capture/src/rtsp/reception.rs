@@ -83,7 +83,7 @@ pub(super) struct Reception {
     units: u32,
     /// When the last damaged one arrived, if none was complete since.
     pub damaged: Option<Instant>,
-    /// When the last units arrived, and the average time that one takes.
+    /// When the last units arrived, and the average interval between them.
     pub last_units: Option<Instant>,
     pub interval: Duration,
 }
@@ -199,8 +199,8 @@ mod tests {
     /// From one picture to the next.
     const STEP: i64 = 3600;
 
-    /// Takes a packet: payload, the number of its picture, whether that ends, and how many packets are missing before it. Returns
-    /// what came of it.
+    /// Takes a packet: its payload, the number of its picture, whether it ends the picture, and how many packets are missing
+    /// before it. Returns the resulting events.
     fn take(reception: &mut Reception, (payload, picture, marker, lost): (&[u8], i64, bool, u16)) -> Vec<String> {
         let packet = RtpPacket { marker, timestamp: picture * STEP, lost, extension: None, payload };
         let mut out = Vec::new();
@@ -236,7 +236,7 @@ mod tests {
         assert_eq!(came, ["1 damaged", "unit after a loss"]);
         assert!(reception.damaged.is_some());
 
-        // Two pictures are missing as a whole, of a packet each.
+        // Two whole pictures of one packet each are missing.
         came = (22..32).flat_map(|picture| take(&mut reception, (INTER, picture, true, 0))).collect();
         assert!(came.iter().all(|what| what == "unit"), "{came:?}");
         came = take(&mut reception, (INTER, 34, true, 2));
@@ -256,7 +256,7 @@ mod tests {
         };
         assert_eq!(count(3, 0), (true, 0), "one time is no interval");
         assert_eq!(count(0, 400), (false, 0));
-        // 20 in 800 ms are 40 ms each; an eighth of it counts.
+        // 20 in 800 ms are 40 ms each; an eighth of the change counts.
         assert_eq!(count(20, 800), (true, 5_000));
         assert_eq!(count(1, 840), (true, 9_375));
     }

@@ -190,7 +190,7 @@ impl Worker {
             && described_cameras::is_due(&self.camera, "keep-alive", Instant::now())
         {
             log::warn!(
-                "camera {}: the camera does not answer the requests that keep the session, and may end it",
+                "camera {}: the camera does not answer keep-alive requests, and may end the session",
                 self.camera
             );
         }
@@ -268,5 +268,5 @@ impl Drop for Worker {
 
 /// Returns the error of a session that ended without its own.
 pub fn session_ended() -> SourceError {
-    SourceError::transient("the RTSP session has ended by a bug: see the error above it in the log")
+    SourceError::transient("a bug has ended the RTSP session: see the error above it in the log")
 }

@@ -36,7 +36,7 @@ const TEARDOWN_WAIT: Duration = Duration::from_millis(500);
 /// How much to read until then. Packets in flight arrive before the answer.
 const MOST_TEARDOWN_BYTES: usize = 4 << 20;
 
-/// How long to collect packets before reading them. Frames are late by that.
+/// How long to collect packets before reading them. This delays frames by the same time.
 const GATHERING: Duration = Duration::from_micros(500);
 
 /// How long a playing camera may be silent before visiond checks whether it is still reachable; at least three frame intervals.
@@ -539,7 +539,7 @@ impl Session {
     }
 }
 
-/// The sockets that are readable.
+/// Which sockets are readable.
 #[derive(Debug, Clone, Copy)]
 struct ReadySockets {
     connection: bool,
@@ -569,7 +569,7 @@ impl Talk {
         let ports = self.ports.iter().flat_map(|ports| [&ports.rtp, &ports.rtcp]);
         let ports = ports.map(|socket| PollFd::new(socket, PollFlags::IN));
         let all = iter::once(PollFd::new(&self.connection, interest)).chain(ports).chain(probe.map(writable));
-        // On the stack, because every wake-up passes here.
+        // On the stack, because every wake-up runs this.
         let mut sockets: [_; MOST_SOCKETS] = array::from_fn(|_| PollFd::new(&self.connection, PollFlags::empty()));
         let used = sockets.iter_mut().zip(all).map(|(place, socket)| *place = socket).count();
         let has_more = self.connection.has_more();

@@ -85,7 +85,7 @@ impl Stream {
     }
 }
 
-/// Makes frames of a stream's access units.
+/// Makes frames from a stream's access units.
 pub trait StreamDecoder: Send {
     /// Waits for the next frame of `session`, which gets the number `sequence`, or for a loss.
     fn next(&mut self, session: &RunningSession, sequence: u64, stop: &Stop) -> Result<Next, DecoderEnd>;

@@ -87,7 +87,7 @@ fn a_picture_that_has_not_changed_is_no_frame_where_the_camera_says_so() {
             _ => answer(client, "200 OK", validators, &jpeg(number as u8 * 10)),
         }
     });
-    // Longer than the timeout: an answer is no silence.
+    // Longer than the timeout: an answer is not silence.
     let timeout = Duration::from_secs(1);
     let (mut source, _) = open(&SnapshotConfig { timeout: timeout.max(HANG), ..config(&server.url("/")) });
     assert_eq!(frame(&mut source).timestamp.monotonic_ns, 0);
@@ -153,7 +153,7 @@ fn a_failed_request_is_said_and_counted_once_and_the_next_is_at_its_time() {
     let (mut source, clock) = open(&SnapshotConfig { interval: Duration::from_secs(2), ..config(&server.url("/")) });
     frame(&mut source);
     let Ok(Next::Waiting { reason }) = next(&mut source) else { panic!("a reason") };
-    assert!(reason.contains("cannot get a picture from http://127.0.0.1:") && reason.contains("(503)"), "{reason}");
+    assert!(reason.contains("cannot get an image from http://127.0.0.1:") && reason.contains("(503)"), "{reason}");
     // The third has two attempts, because a connection that was kept may have been closed before it was asked.
     for _ in 0..3 {
         let lost = next(&mut source).unwrap();
@@ -226,14 +226,14 @@ fn other_content_is_named_with_what_to_do() {
     for (path, words) in [
         ("/stream", "sends a stream and no single picture: set `type = \"mjpeg\"`"),
         ("/untyped-stream", "sends a stream and no single picture: set `type = \"mjpeg\"`"),
-        ("/page", "the camera sends a page (HTML) and no picture: correct the path in `url`"),
-        ("/untyped-page", "the camera sends a page (HTML or XML) and no picture"),
-        ("/hls", "the camera sends a playlist (HLS) and no picture: set `type = \"video\"`"),
-        ("/flv", "the camera sends FLV and no picture: set `type = \"video\"`"),
-        ("/json", "application/json: \"{\"error\": \"no such channel\"}\" and no picture: correct the path"),
-        ("/text", "the answer is no picture: not a supported picture"),
-        ("/broken", "the answer is no picture: "),
-        ("/words", "the camera sends image/jpeg: \"caméra absente\" and no picture"),
+        ("/page", "the camera sends a page (HTML) and no image: correct the path in `url`"),
+        ("/untyped-page", "the camera sends a page (HTML or XML) and no image"),
+        ("/hls", "the camera sends a playlist (HLS) and no image: set `type = \"video\"`"),
+        ("/flv", "the camera sends FLV and no image: set `type = \"video\"`"),
+        ("/json", "application/json: \"{\"error\": \"no such channel\"}\" and no image: correct the path"),
+        ("/text", "the answer is not an image: not a supported image"),
+        ("/broken", "the answer is not an image: "),
+        ("/words", "the camera sends image/jpeg: \"caméra absente\" and no image"),
         ("/empty", "the camera's answer is empty: it may be starting; check the path in `url`"),
     ] {
         let url = server.url(path);

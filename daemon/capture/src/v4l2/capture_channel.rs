@@ -26,7 +26,7 @@ const DEVICE: &str = "capture-vi-channel";
 /// The line that a unit with a device list needs.
 const UNIT_LINE: &str = "DeviceAllow=char-capture-vi-channel rw";
 
-/// Checks that the driver of `node` will get what it opens for this process. Costs one system call and some small files.
+/// Checks that the driver of `node` can open its channel for this process. Costs one system call and some small files.
 ///
 /// # Errors
 ///
@@ -103,7 +103,7 @@ mod tests {
         };
         assert!(of(Some(L4t(36, 4, 3)), "5.15.148-tegra") && of(Some(L4t(38, 4, 0)), "6.8.12-tegra"));
         assert!(!of(Some(L4t(35, 4, 1)), "5.10.120-tegra"));
-        // Systems of others' making have no file of NVIDIA's with the release.
+        // Third-party systems lack NVIDIA's release file.
         assert!(!of(None, "5.10.120-l4t-r35.4.1") && !of(None, "4.9.253-tegra"));
         assert!(of(None, "5.15.148-l4t-r36.4.3") && of(None, "6.1.0-40-arm64") && of(None, "5.10.0-30-arm64"));
     }

@@ -44,7 +44,7 @@ fn range(pix: &PixFormat) -> ColorRange {
         {
             ColorRange::Full
         }
-        // By videodev2.h it would be limited. No monochrome or thermal camera means that with more than 8 bits, and OpenCV and
+        // videodev2.h defines it as limited. No monochrome or thermal camera with more than 8 bits means that, and OpenCV and
         // GStreamer read them as full.
         _ if matches!(&pix.fourcc, b"Y10 " | b"Y12 " | b"Y16 ") => ColorRange::Full,
         _ => ColorRange::Limited,

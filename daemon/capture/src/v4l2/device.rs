@@ -19,7 +19,7 @@ use v4l::v4l2::{self, vidioc};
 use super::fourcc::FourCc;
 use super::quirks::{self, Quirk};
 
-/// The V4L2 API that a node uses for pictures, as the `V4L2_BUF_TYPE_*` of every call about them.
+/// The V4L2 API that a node uses for pictures: the `V4L2_BUF_TYPE_*` of every call about them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Api {
@@ -127,12 +127,12 @@ impl Node {
         let file = opened.map_err(NodeError::Unopened)?;
         let mut node = Self::of(file, path);
         node.capabilities = node.ask().map_err(NodeError::Unknown)?;
-        // Nothing asks a node for pictures that captures none.
+        // A node that captures nothing is never asked for pictures.
         node.api = node.capabilities.api().unwrap_or(Api::Single);
         Ok(node)
     }
 
-    /// Wraps a file whose capabilities are not queried yet.
+    /// Wraps a file whose capabilities were not queried yet.
     pub(super) fn of(file: File, path: &Path) -> Self {
         let (capabilities, api) = (Capabilities::default(), Api::Single);
         Self {
@@ -206,13 +206,13 @@ impl Node {
                 Api::Multi => raw.fmt.pix_mp = multi(wanted),
             }
         };
-        // SAFETY: G_FMT, TRY_FMT and S_FMT, which alone are passed here, read and write a v4l2_format: a union of structs of
+        // SAFETY: callers pass only G_FMT, TRY_FMT and S_FMT, which read and write a v4l2_format: a union of structs of
         // integers, and of pointers that captured pictures do not use.
         let raw = unsafe { self.query(request, fill)? };
         Ok(match self.api {
-            // SAFETY: of a format of type VIDEO_CAPTURE `pix` is what the kernel wrote.
+            // SAFETY: for a format of type VIDEO_CAPTURE, the kernel wrote `pix`.
             Api::Single => of_single(unsafe { raw.fmt.pix }),
-            // SAFETY: of a format of type VIDEO_CAPTURE_MPLANE `pix_mp` is what the kernel wrote.
+            // SAFETY: for a format of type VIDEO_CAPTURE_MPLANE, the kernel wrote `pix_mp`.
             Api::Multi => of_multi(unsafe { raw.fmt.pix_mp }),
         })
     }
@@ -241,23 +241,24 @@ impl Node {
             raw.type_ = self.api as u32;
             fill(raw);
         };
-        // SAFETY: G_PARM and S_PARM, which alone are passed here, read and write a v4l2_streamparm: a union of structs of
-        // integers and bytes.
+        // SAFETY: callers pass only G_PARM and S_PARM, which read and write a v4l2_streamparm: a union of structs of integers
+        // and bytes.
         let raw = unsafe { self.query(request, fill)? };
-        // SAFETY: of parameters of type VIDEO_CAPTURE `capture` is what the kernel wrote.
+        // SAFETY: for parameters of type VIDEO_CAPTURE, the kernel wrote `capture`.
         Ok(unsafe { raw.parm.capture })
     }
 
-    /// Passes the driver a struct of zeros and of what `fill` sets; returns what the driver made of it.
+    /// Passes the driver a zeroed struct in which `fill` sets fields; returns the driver's version of it.
     ///
     /// # Safety
     ///
-    /// `T` must be the struct that `request` reads and writes, zeros must be a value of it, and `fill` must set no pointer.
+    /// `T` must be the struct that `request` reads and writes, all zeros must be valid for it, and `fill` must set no
+    /// pointer.
     pub(super) unsafe fn query<T>(&self, request: vidioc::_IOC_TYPE, fill: impl FnOnce(&mut T)) -> io::Result<T> {
-        // SAFETY: zeros are a value, says the caller.
+        // SAFETY: the caller guarantees that zeros are valid.
         let mut raw: T = unsafe { mem::zeroed() };
         fill(&mut raw);
-        // SAFETY: `raw` is what the request takes, and every pointer in it is null, says the caller.
+        // SAFETY: the caller guarantees that the request takes `raw` and that every pointer in it is null.
         unsafe { self.ioctl(request, &mut raw)? };
         Ok(raw)
     }
@@ -273,7 +274,7 @@ impl Node {
             return camera.lock().answer(request, ptr::from_mut(argument).cast());
         }
         loop {
-            // SAFETY: the descriptor is open as long as `self.file`; `argument` is what the request takes, says the caller.
+            // SAFETY: the descriptor is open as long as `self.file`; the caller guarantees that the request takes `argument`.
             match unsafe { v4l2::ioctl(self.file.as_raw_fd(), request, ptr::from_mut(argument).cast()) } {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 result => return result,
@@ -297,7 +298,7 @@ fn single(wanted: &PixFormat) -> sys::v4l2_pix_format {
         bytesperline: wanted.memories[0].pitch_bytes,
         sizeimage: wanted.memories[0].size_bytes,
         colorspace: wanted.colorspace,
-        // Says that the fields after it are valid.
+        // Marks the fields after it as valid.
         priv_: sys::V4L2_PIX_FMT_PRIV_MAGIC,
         flags: 0,
         __bindgen_anon_1: sys::v4l2_pix_format__bindgen_ty_1 { ycbcr_enc: wanted.ycbcr_encoding },

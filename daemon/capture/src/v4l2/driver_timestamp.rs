@@ -40,9 +40,7 @@ impl TimestampConverter {
     /// arrival if it is not plausible.
     pub fn stamp(&mut self, filled: &FilledBuffer, clock: &dyn Clock, label: &str) -> Timestamp {
         if let Some(seconds) = WallWatch::of_process().step(clock) {
-            log::info!(
-                "the system clock was set by {seconds:+.1} s; the times of frames follow it, their ages do not change"
-            );
+            log::info!("the system clock was set by {seconds:+.1} s; frame times follow it, frame ages do not change");
         }
         if let Some(stamp) = self.uses_system_counter.then(|| from_system_counter(filled.timestamp_ns, clock)).flatten()
         {

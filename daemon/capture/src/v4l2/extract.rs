@@ -111,8 +111,8 @@ impl FrameExtractor {
         self.copied_bytes
     }
 
-    /// Returns the frame. Gives the buffer back unless the frame stays in it; the outer error is the driver's, when it does
-    /// not take the buffer back.
+    /// Returns the frame. Gives the buffer back unless the frame stays in it; the outer error is the driver's if it does not
+    /// take the buffer back.
     pub fn take(&mut self, stream: &mut Stream, filled: FilledBuffer) -> io::Result<Extracted> {
         let taken = match &mut self.method {
             ExtractMethod::Raw(planes, starts, pool) => match (whole(stream, &filled, planes), pool) {
@@ -222,7 +222,7 @@ mod tests {
     fn a_raw_picture_that_is_marked_empty_or_short_is_damaged() {
         let pix = PixFormat { width: 64, height: 64, fourcc: *b"GREY", memory_count: 1, ..PixFormat::default() };
         let planes = Planes::new(&pix, PixelFormat::Grey, ColorDescription::default()).unwrap();
-        // Of buffers of 4096 bytes.
+        // The buffers have 4096 bytes.
         let (stream, mut buffer) = (stream(1), filled(0));
         let damage = |buffer: &FilledBuffer| whole(&stream, buffer, &planes).map_err(|damage| damage.to_string());
         assert_eq!(damage(&buffer), Err("it is empty".to_owned()));

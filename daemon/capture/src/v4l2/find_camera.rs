@@ -32,7 +32,9 @@ pub enum NotFound {
         name: String,
     },
     /// Another camera has the camera's node, and the camera is missing.
-    #[error("{name} is now {there}, and {remembered} is missing: visiond takes the new one if the other stays away")]
+    #[error(
+        "{name} is now {there}, and {remembered} is missing: visiond switches to the new one if the other does not return"
+    )]
     Replaced {
         /// The node.
         name: String,

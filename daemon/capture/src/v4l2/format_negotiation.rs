@@ -88,7 +88,7 @@ fn first_that_fits(
     })
 }
 
-/// Returns the format that the driver would send for `config`: what it answers to TRY_FMT. If the node is `idle`, the control of
+/// Returns the format that the driver would send for `config`: its answer to TRY_FMT. If the node is `idle`, the control of
 /// the sensor's mode has its configured value meanwhile, and the stored one afterwards.
 pub fn expected(node: &Node, config: &V4l2Config, idle: bool) -> Result<FormatRequest, SourceError> {
     let mode = config.controls.get(sensor_modes::SENSOR_MODE).filter(|_| idle);
@@ -146,7 +146,7 @@ pub fn set(
     }
     if config.levels.is_some() && !matches!(format, CameraFormat::Raw(raw) if raw.has_levels()) {
         let word = fourcc::word(format);
-        log::warn!("{label}: the driver gives {word}, ignoring `levels`: set `format` to grey10, grey12 or grey16");
+        log::warn!("{label}: the driver delivers {word}, ignoring `levels`: set `format` to grey10, grey12 or grey16");
     }
     let fps = set_rate(node, config.fps, label);
     let read_as = if node.has(Quirk::SamplesFillWords) { full_words(format) } else { format };
@@ -206,7 +206,7 @@ fn interval(fps: f64) -> sys::v4l2_fract {
     sys::v4l2_fract { numerator: 1000 / unit, denominator: thousandths / unit }
 }
 
-/// Describes the frames: honours the driver's pitches; configured colours take precedence.
+/// Describes the frames with the driver's pitches; configured colours take precedence.
 pub(super) fn frame_data(pix: &PixFormat, format: CameraFormat, config: &V4l2Config) -> Result<FrameData, PlanesError> {
     let CameraFormat::Raw(format) = format else {
         let rgb = FrameLayout::packed(PixelFormat::Rgb, pix.width, pix.height, ColorDescription::default())?;
@@ -247,7 +247,7 @@ fn no_format(node: &Node, config: &V4l2Config, offered: &[FourCc]) -> String {
             format!("{device} does not offer {}: it offers {readable}; correct `format`", fourcc::word(wanted))
         }
         _ => format!(
-            "{device} offers no format that is read: it offers {all}; let a program convert it and read it by \
+            "{device} offers no format that visiond reads: it offers {all}; let a program convert it and read it by \
              `type = \"command\"`"
         ),
     }
@@ -366,7 +366,7 @@ mod tests {
     const FULL_HD: (u32, u32) = (1920, 1080);
     const VGA: (u32, u32) = (640, 480);
 
-    /// A webcam that is fast at its larger size in MJPEG alone.
+    /// A webcam that is fast at its larger size only in MJPEG.
     fn webcam() -> FakeCamera {
         let yuyv = FakeFormat { fourcc: *b"YUYV", sizes: vec![(VGA, vec![30, 15]), (FULL_HD, vec![5])] };
         let mjpeg = FakeFormat { fourcc: *b"MJPG", sizes: vec![(VGA, vec![30]), (FULL_HD, vec![30, 15])] };
@@ -394,7 +394,7 @@ mod tests {
         assert_eq!(of(FULL_HD, Some(5.0)), ("YUYV".to_owned(), FULL_HD));
         assert_eq!(of(FULL_HD, None), ("YUYV".to_owned(), FULL_HD));
         assert_eq!(of(VGA, Some(30.0)), ("YUYV".to_owned(), VGA));
-        // Without a configured value, the driver's current one; the cheapest, if none has it.
+        // Without a configured value, the driver's current one; if no format has that, the cheapest.
         assert_eq!(chosen(&V4l2Config::default()), ("YUYV".to_owned(), VGA));
         assert_eq!(of((1000, 1000), None), ("YUYV".to_owned(), (1000, 1000)));
         assert_eq!(of(VGA, Some(90.0)), ("YUYV".to_owned(), VGA));
@@ -431,7 +431,7 @@ mod tests {
         assert_eq!(changes(&node), ["S_FMT"]);
         assert_eq!(negotiated(&wanted((1000, 1000), None)).unwrap().pix.width, 640);
 
-        // A driver that knows no rates, one that does not do what it lists, and one that sends fields.
+        // A driver without rates, one that does not support what it lists, and one that sends fields.
         node.fake.as_ref().unwrap().lock().fps = None;
         assert_eq!(negotiated(&config).unwrap().fps, None);
         let missing = FormatRequest { fourcc: *b"GREY", ..choose(&node, &config).unwrap() };

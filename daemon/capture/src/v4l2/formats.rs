@@ -13,7 +13,7 @@ use super::fourcc::FourCc;
 /// The most sizes and rates that are listed, because a faulty driver may never end its list.
 const MAX_ENTRIES: u32 = 1024;
 
-/// A rate this much below the requested one counts as equal, because drivers round their intervals.
+/// How far below the requested rate a rate still counts as equal, because drivers round their intervals.
 pub(super) const RATE_TOLERANCE: f64 = 0.01;
 
 /// A pixel format with its sizes.
@@ -53,7 +53,7 @@ pub enum FrameRates {
 }
 
 impl FrameRates {
-    /// Rounds to a hundredth, as people read them.
+    /// Rounds to a hundredth for display.
     fn rounded(self) -> Self {
         let hundredth = |rate: f64| (rate * 100.0).round() / 100.0;
         match self {
@@ -121,12 +121,12 @@ pub(super) fn sizes_in_order(node: &Node, fourcc: FourCc) -> Vec<SupportedSize> 
         let fill = |raw: &mut sys::v4l2_frmsizeenum| {
             (raw.index, raw.pixel_format) = (index, u32::from_le_bytes(fourcc));
         };
-        // SAFETY: ENUM_FRAMESIZES reads and writes a v4l2_frmsizeenum: integers, and a union of structs of them. The end of the
-        // list is an error, too.
+        // SAFETY: ENUM_FRAMESIZES reads and writes a v4l2_frmsizeenum: integers, and a union of structs of them. The end of
+        // the list is also an error.
         let Ok(raw) = (unsafe { node.query(vidioc::VIDIOC_ENUM_FRAMESIZES, fill) }) else { break };
         let is_list = raw.type_ == sys::v4l2_frmsizetypes_V4L2_FRMSIZE_TYPE_DISCRETE;
         let (largest, range) = if is_list {
-            // SAFETY: of this type the driver wrote this one; any bits are integers.
+            // SAFETY: for this type, the driver wrote this member; any bits are valid integers.
             let size = unsafe { raw.__bindgen_anon_1.discrete };
             ((size.width, size.height), None)
         } else {
@@ -152,11 +152,11 @@ fn rates(node: &Node, fourcc: FourCc, size: (u32, u32)) -> FrameRates {
             (raw.index, raw.pixel_format) = (index, u32::from_le_bytes(fourcc));
             (raw.width, raw.height) = size;
         };
-        // SAFETY: ENUM_FRAMEINTERVALS reads and writes a v4l2_frmivalenum: integers, and a union of structs of them. The end of
-        // the list is an error, too.
+        // SAFETY: ENUM_FRAMEINTERVALS reads and writes a v4l2_frmivalenum: integers, and a union of structs of them. The end
+        // of the list is also an error.
         let Ok(raw) = (unsafe { node.query(vidioc::VIDIOC_ENUM_FRAMEINTERVALS, fill) }) else { break };
         if raw.type_ == sys::v4l2_frmivaltypes_V4L2_FRMIVAL_TYPE_DISCRETE {
-            // SAFETY: of this type the driver wrote this one; any bits are integers.
+            // SAFETY: for this type, the driver wrote this member; any bits are valid integers.
             list.extend(rate(unsafe { raw.__bindgen_anon_1.discrete }));
             continue;
         }

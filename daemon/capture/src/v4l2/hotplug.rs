@@ -58,7 +58,7 @@ impl HotplugWatch {
         }
     }
 
-    /// Waits for an event about cameras, which returns [`Wake::Ready`], at most for `pause`.
+    /// Waits up to `pause` for an event about cameras, which returns [`Wake::Ready`].
     pub fn wait(&mut self, pause: Duration, stop: &Stop) -> Wake {
         let until = Instant::now() + pause;
         loop {

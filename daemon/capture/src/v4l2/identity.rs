@@ -13,7 +13,7 @@ pub struct Identity {
     pub usb: Option<UsbIds>,
     /// The port: the device's folder in /sys, such as `pci0000:00/0000:00:14.0/usb1/1-2`.
     pub port: PathBuf,
-    /// Among several nodes of a device, this one: its USB interface, and its index there.
+    /// Distinguishes the node from others of its device: its USB interface, and its index there.
     pub part: (String, u32),
     /// The driver's name of the node, mostly the card's name.
     pub card: String,

@@ -127,7 +127,7 @@ fn ours(wanted: &BufferRequest, buffers: &Buffers) -> Vec<Memory> {
         Some(gpu) if memory.kind() == MemoryKind::Managed => {
             let facts = gpu.facts();
             let stays = facts.integrated && !facts.concurrent_managed_access;
-            // A GPU that lacks one of the kinds goes without that method.
+            // A GPU without one of the kinds does not use that method.
             instead_of_managed(stays).iter().filter_map(|&kind| Memory::on(gpu, kind).ok()).collect()
         }
         _ => vec![memory.clone()],
@@ -137,9 +137,9 @@ fn ours(wanted: &BufferRequest, buffers: &Buffers) -> Vec<Memory> {
 /// Returns the kinds of memory that a driver may fill if frames live in managed memory; `stays`: managed memory never moves.
 ///
 /// A driver pins the pages when it first gets a buffer, and keeps them while the address is the same (the kernel's
-/// videobuf2-core.c, `__prepare_userptr`). NVIDIA's UVM driver moves managed memory to other pages nevertheless
-/// (`uvm_va_block.c`), and what the camera writes then is never seen. Without UVM, on a Jetson before Thor, the pages belong to
-/// nvmap and stay; NVIDIA's own camera sample fills them by USERPTR (jetson_multimedia_api, `v4l2cuda`).
+/// videobuf2-core.c, `__prepare_userptr`). NVIDIA's UVM driver still moves managed memory to other pages (`uvm_va_block.c`),
+/// and everything that the camera writes after that is lost. Without UVM, on a Jetson before Thor, the pages belong to nvmap
+/// and stay; NVIDIA's own camera sample fills them by USERPTR (jetson_multimedia_api, `v4l2cuda`).
 fn instead_of_managed(stays: bool) -> &'static [MemoryKind] {
     if stays { &[MemoryKind::Managed, MemoryKind::Mapped] } else { &[MemoryKind::Mapped] }
 }
@@ -160,7 +160,7 @@ fn methods<'a>(wanted: &BufferRequest, buffers: &'a Buffers, ours: &'a [Memory])
     });
     match wanted.io {
         None => {}
-        // The CPU reads in place what it would copy, and decodes what has no copy.
+        // The CPU reads in place instead of copying, and decodes from memory without a copy.
         Some(IoMode::Mmap) if gpu.is_none() => methods = vec![drivers(None, IoMode::Mmap)],
         Some(IoMode::Copy) if wanted.is_jpeg => methods = vec![drivers(None, IoMode::Mmap)],
         Some(mode) => methods.retain(|method| method.mode == mode),

@@ -25,7 +25,7 @@ use super::stream::io_support::{IoSupport, io_support};
 use crate::buffers::Buffers;
 use crate::source::SourceError;
 
-/// The most bytes that a driver may want for a pixel, beside [`SPARE_BYTES`]: twice those of the largest format.
+/// The most bytes per pixel that a driver may request, in addition to [`SPARE_BYTES`]: twice those of the largest format.
 const MOST_BYTES_PER_PIXEL: usize = 8;
 const SPARE_BYTES: usize = 16 << 20;
 
@@ -42,7 +42,7 @@ pub(super) struct Streaming {
     pub extract: FrameExtractor,
     pub mode: IoMode,
     pub description: String,
-    /// Whether a usable frame has come.
+    /// Whether a usable frame has arrived.
     pub had_frame: bool,
     timeout: FrameTimeout,
 }
@@ -96,8 +96,8 @@ impl OpenCamera {
             Ok(timings) => timings,
             Err(missing) => return Ok(Err(missing)),
         };
-        // Which mode the size means is asked each time, because another program may have changed the controls.
-        // The driver takes another mode while another program streams.
+        // The mode of the size is queried each time, because another program may have changed the controls. The driver uses
+        // another mode while another program streams.
         if node.has(Quirk::ModeByControl) && io_support(node) == (IoSupport { userptr: None, mmap: None }) {
             return Err(in_use(node.path()));
         }
@@ -161,7 +161,7 @@ impl OpenCamera {
     }
 }
 
-/// A driver asks for buffers that no frame of its size needs.
+/// A driver requests larger buffers than any frame of its size needs.
 #[derive(Debug, thiserror::Error)]
 #[error("its buffers would have {length} bytes for frames of {width}x{height}")]
 struct WrongLength {
@@ -205,7 +205,7 @@ pub(super) fn check(device: &Path, capabilities: &Capabilities) -> Result<(), So
     let Capabilities { card, driver, flags, .. } = capabilities;
     if capabilities.api().is_none() {
         return Err(SourceError::permanent(format!(
-            "{device} ({card}, driver {driver}) does not capture pictures, it is another node of the device: set `device` to a \
+            "{device} ({card}, driver {driver}) does not capture frames, it is another node of the device: set `device` to a \
              node from `visiond probe`"
         )));
     }

@@ -1,4 +1,4 @@
-//! Opens a camera again and again: remembers which camera it was, and waits for it to come back.
+//! Reopens a camera: remembers which camera it was, and waits for it to return.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -57,7 +57,7 @@ impl Planes {
             places.swap(1, 2);
         }
         let planes = Self { format, width, height, color, memory_count: expected, places };
-        // Checks the pitches, for which the memory planes' addresses do not matter.
+        // Checks the pitches, which do not depend on the memory planes' addresses.
         planes.layout(&[0; MAX_MEMORY_PLANES])?;
         Ok(planes)
     }

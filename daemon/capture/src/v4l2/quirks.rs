@@ -15,7 +15,7 @@ pub enum Quirk {
     /// has not changed, does not reach the sensor either, because the kernel skips it (`cluster_changed` in v4l2-ctrls-core.c).
     /// Controls of the capture unit and of the sensor's mode affect the format, and must be set before it.
     SensorOffUntilStreaming,
-    /// A mode of the sensor is chosen by the control `sensor_mode`, the mode's place in the driver's own list of sizes. Many
+    /// The control `sensor_mode` selects the sensor's mode: its value is the mode's index in the driver's list of sizes. Many
     /// device trees have the driver ignore the size that a program asks for.
     ModeByControl,
     /// STREAMON opens /dev/capture-vi-channelN inside the kernel, with the rights of the calling process.

@@ -1,12 +1,12 @@
 //! Chooses a sensor's mode by size and rate, for drivers whose control `sensor_mode` decides ([`Quirk::ModeByControl`]).
 //!
-//! The control's value is the mode's place in the driver's own list of sizes, which is not sorted. Where the device tree has
-//! `use_sensor_mode_id`, the driver takes the mode that is stored in the control and answers any other size with its default one
-//! (`camera_common_try_fmt`). Elsewhere it looks for the size, and the control changes nothing.
+//! The control's value is the mode's index in the driver's list of sizes, which is not sorted. Where the device tree has
+//! `use_sensor_mode_id`, the driver takes the mode that is stored in the control and answers any other size with its default
+//! one (`camera_common_try_fmt`). Elsewhere it looks for the size, and the control changes nothing.
 //!
-//! The driver lists the rates of the first mode of a size only (`camera_common_enum_frameintervals`). What the modes of one size
-//! differ in is in two arrays, `Sensor Image Properties` and `Sensor Control Properties`: rows of 32-bit numbers, one row for each
-//! mode (`tegra_channel_sensorprops_setup` in vi/channel.c, tegra-v4l2-camera.h).
+//! The driver lists the rates of the first mode of a size only (`camera_common_enum_frameintervals`). The differences between
+//! modes of one size are in two arrays, `Sensor Image Properties` and `Sensor Control Properties`: rows of 32-bit numbers,
+//! one row for each mode (`tegra_channel_sensorprops_setup` in vi/channel.c, tegra-v4l2-camera.h).
 
 use visiond_config::types::{ControlValue, V4l2Config};
 
@@ -19,8 +19,8 @@ use super::quirks::Quirk;
 /// The control that chooses the mode.
 pub const SENSOR_MODE: &str = "sensor_mode";
 
-/// The control by which NVIDIA's camera daemon takes the frames past V4L2. It stays set after the daemon had the sensor, and then
-/// the node gives no frames.
+/// The control with which NVIDIA's camera daemon bypasses V4L2. It stays set after the daemon has used the sensor, and then
+/// the node delivers no frames.
 const BYPASS_MODE: &str = "bypass_mode";
 
 /// A mode of a sensor.
@@ -34,10 +34,10 @@ pub struct SensorMode {
     fourcc: Option<FourCc>,
 }
 
-/// Returns the configuration with what size and rate imply: the control of the mode, and the mode's own size and format. A mode
-/// that is configured stays, and decides the size. Changes nothing in the camera.
+/// Returns the configuration, completed from size and rate: the control of the mode, and the mode's own size and format. A
+/// mode that is configured stays, and decides the size. Changes nothing in the camera.
 ///
-/// The size must be the mode's: asked for another one, the driver would report its default size and send the mode's.
+/// The size must be the mode's: for any other one, the driver would report its default size and send the mode's.
 pub fn resolved(node: &Node, config: &V4l2Config) -> V4l2Config {
     let mut config = config.clone();
     if !node.has(Quirk::ModeByControl) {
@@ -56,7 +56,7 @@ pub fn resolved(node: &Node, config: &V4l2Config) -> V4l2Config {
             Some(ControlValue::Number(number)) => usize::try_from(*number).ok(),
             Some(_) => None,
             None => {
-                // A size that the sensor lacks, which is logged when the format is set, is none.
+                // A size that the sensor lacks counts as not configured; it is logged when the format is set.
                 let sizeless = V4l2Config { width: None, height: None, ..config.clone() };
                 let choose = |config| choose(&modes, stored(sensor_mode), current(node), config);
                 choose(&config).or_else(|| choose(&sizeless))
@@ -117,7 +117,7 @@ fn list(node: &Node, found: &[Control]) -> Vec<SensorMode> {
     modes
 }
 
-/// Adds what the rows of both arrays, one for each of `count` modes, say of the modes.
+/// Adds the properties from the rows of both arrays, one row for each of `count` modes.
 fn add_properties(modes: &mut [SensorMode], count: usize, image: &[u32], control: &[u32]) {
     // struct sensor_image_properties: width, height, line_length, pixel_format.
     const PIXEL_FORMAT: usize = 3;
@@ -136,11 +136,11 @@ fn add_properties(modes: &mut [SensorMode], count: usize, image: &[u32], control
     }
 }
 
-/// Returns the place of the mode that the configuration asks for: of its size and format, and fast enough.
+/// Returns the index of the mode that the configuration requires: of its size and format, and fast enough.
 ///
-/// Without a configured size it is the current one; if that is not fast enough, the largest one that is. Of several modes of a
-/// configured size the first, of several of the current size the stored one. If none is fast enough, the fastest one. `None` if no
-/// mode has the size, as with a bridge whose size is that of its signal.
+/// Without a configured size it is the current one; if that is not fast enough, the largest one that is. Among several modes
+/// of a configured size, the first wins; among several of the current size, the stored one. If none is fast enough, the
+/// fastest one wins. `None` if no mode has the size, as with a bridge whose size is that of its signal.
 fn choose(
     modes: &[SensorMode],
     stored: Option<usize>,
@@ -169,7 +169,7 @@ fn choose(
         }
     };
     let ranked = modes.iter().enumerate().filter_map(|(index, mode)| Some((rank(index, mode)?, index)));
-    // The first of those that are equal.
+    // The first of several equal ones.
     ranked.reduce(|best, next| if next.0 > best.0 { next } else { best }).map(|(_, index)| index)
 }
 

@@ -72,7 +72,7 @@ impl SignalTimings {
     }
 
     fn of(raw: &sys::v4l2_dv_timings) -> Self {
-        // SAFETY: whatever the type is, the bytes are integers of this struct.
+        // SAFETY: for any type, the bytes are valid integers of this struct.
         let bt = unsafe { raw.__bindgen_anon_1.bt };
         let sum = |parts: [u32; 4]| parts.into_iter().map(u64::from).sum::<u64>();
         Self {
@@ -177,7 +177,8 @@ impl SignalWatch {
         if !self.has_events {
             return false;
         }
-        // SAFETY: DQEVENT writes a v4l2_event, integers and unions of them. No more of them is an error.
+        // SAFETY: DQEVENT writes a v4l2_event, integers and unions of them. It returns an error when there are no more
+        // events.
         let next = || unsafe { node.query(sys::VIDIOC_DQEVENT, |_: &mut sys::v4l2_event| ()) }.ok();
         std::iter::from_fn(next).fold(false, |changed, raw| changed | (raw.type_ == sys::V4L2_EVENT_SOURCE_CHANGE))
     }
@@ -208,7 +209,7 @@ fn select(node: &Node, wanted: u32) -> Result<(), SourceError> {
         return Ok(());
     }
     let device = node.path().display();
-    // The configuration allows no number that is too large.
+    // The configuration rejects numbers that are too large.
     let mut index = wanted as libc::c_int;
     // SAFETY: S_INPUT reads and writes an int.
     let Err(error) = (unsafe { node.ioctl(vidioc::VIDIOC_S_INPUT, &mut index) }) else { return Ok(()) };
@@ -232,7 +233,8 @@ fn missing(status: u32) -> Option<NoSignal> {
 }
 
 fn timings(node: &Node, request: vidioc::_IOC_TYPE) -> io::Result<sys::v4l2_dv_timings> {
-    // SAFETY: QUERY_DV_TIMINGS and G_DV_TIMINGS, which alone are passed here, write a v4l2_dv_timings, integers and unions of them.
+    // SAFETY: callers pass only QUERY_DV_TIMINGS and G_DV_TIMINGS, which write a v4l2_dv_timings, integers and unions of
+    // them.
     unsafe { node.query(request, |_| ()) }
 }
 
@@ -268,7 +270,7 @@ mod tests {
         assert_eq!(hd.rate(), Some(60.0));
         assert!(hd.is_like(&SignalTimings { pixel_clock: 148_350_000, ..hd }));
         assert!(!hd.is_like(&SignalTimings { pixel_clock: 74_250_000, ..hd }));
-        // 59.5 Hz, by the pixels a frame.
+        // 59.5 Hz, from the pixels per frame.
         assert!(!hd.is_like(&SignalTimings { total_pixels: 2218 * 1125, ..hd }));
         assert!(!hd.is_like(&SignalTimings { pixel_clock: 147_500_000, ..hd }));
         assert!(!hd.is_like(&SignalTimings { is_interlaced: true, ..hd }));
@@ -309,7 +311,7 @@ mod tests {
         assert_eq!((found.width, found.height, found.is_interlaced, found.rate()), (1920, 1080, false, Some(60.0)));
         assert_eq!(changes(&node), ["S_DV_TIMINGS"]);
         with(&node, |camera| assert_eq!(camera.timings, Some(HD)));
-        // Measured a little differently, and one that is another.
+        // Slightly different measurements of one signal, and a different signal.
         with(&node, |camera| camera.signal = Some(Ok(FakeTimings { pixel_clock: 148_400_000, ..HD })));
         assert!(watch.settle(&node).unwrap().is_ok() && changes(&node).is_empty());
         with(&node, |camera| camera.signal = Some(Ok(SMALL)));
@@ -335,7 +337,7 @@ mod tests {
             assert_eq!(watch.settle(&node).unwrap(), Ok(None));
         }
         assert!(changes(&node).is_empty());
-        // Then its status is all that is known.
+        // Then only its status is known.
         with(&node, |camera| camera.inputs[1].1 = sys::V4L2_IN_ST_NO_SYNC);
         assert_eq!(watch.look(&node).unwrap(), Err(NoSignal::NoLock));
         with(&node, |camera| camera.signal = Some(Err(libc::ENODEV)));

@@ -97,8 +97,8 @@ impl fmt::Debug for Stream {
 }
 
 impl Stream {
-    /// Requests about `count` buffers from the driver, with memory from `origin` and memory planes of `lengths` bytes, and
-    /// queues all of them. The driver fills them from [`start`](Self::start) on.
+    /// Requests about `count` buffers from the driver, with memory from `origin` and memory planes of `lengths` bytes. Queues
+    /// all of them. The driver fills them from [`start`](Self::start) on.
     pub fn new(
         node: &Arc<Node>,
         origin: BufferOrigin<'_>,
@@ -150,7 +150,7 @@ impl Stream {
 
     fn switch(&self, request: vidioc::_IOC_TYPE) -> io::Result<()> {
         let kind = self.node.api() as libc::c_int;
-        // SAFETY: STREAMON and STREAMOFF, which alone are passed here, read an int.
+        // SAFETY: callers pass only STREAMON and STREAMOFF, which read an int.
         unsafe { self.node.query(request, |raw| *raw = kind) }.map(drop)
     }
 
@@ -207,8 +207,8 @@ impl Stream {
         let Some(buffer) = self.buffers.get(filled.index as usize) else { return &[] };
         let used = filled.used[plane];
         let end = used.end.min(buffer.planes.lengths[plane]);
-        // SAFETY: the driver has a buffer only while it is queued; this one is not: a `FilledBuffer` comes from `take` alone, cannot
-        // be copied, and `give_back`, which queues it, takes it away, so it is not borrowed then.
+        // SAFETY: the driver has a buffer only while it is queued, and this one is not. Only `take` creates a `FilledBuffer`,
+        // which cannot be copied, and `give_back`, which queues it, consumes it, so it is not borrowed then.
         let bytes = unsafe { buffer.bytes() };
         let start = buffer.planes.starts[plane];
         bytes.get(start + used.start.min(end)..start + end).unwrap_or(&[])
@@ -223,8 +223,8 @@ impl Stream {
         if let (MemoryType::UserPtr, Some(buffer)) = (self.memory, self.buffers.get(index as usize)) {
             buffer.point(&mut raw);
         }
-        // SAFETY: what it points at is the buffer's memory, which is freed after `drop` has had the driver give everything back;
-        // it is read through a `FilledBuffer` or a `DriverBuffer` alone, of which there is none for a buffer that is queued.
+        // SAFETY: it points at the buffer's memory, which is freed after `drop` has made the driver return all buffers. Only
+        // a `FilledBuffer` or a `DriverBuffer` reads it, and neither exists for a queued buffer.
         match unsafe { raw.queue(&self.node) } {
             // A driver may refuse once for a reason that passes.
             Err(error) if error.raw_os_error() != Some(libc::ENODEV) => {
@@ -260,7 +260,7 @@ impl Drop for Stream {
     }
 }
 
-/// Returns the time of a buffer: the driver has seconds and microseconds.
+/// Returns the time of a buffer, which the driver states in seconds and microseconds.
 fn nanoseconds(seconds: i64, micros: i64) -> u64 {
     let [seconds, micros] = [seconds, micros].map(|part| u64::try_from(part).unwrap_or(0));
     seconds.saturating_mul(1_000_000_000).saturating_add(micros.saturating_mul(1000))

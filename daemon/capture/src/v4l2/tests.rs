@@ -54,7 +54,7 @@ fn nodes_of_another_kind_are_refused_with_what_to_do() {
         error.to_string()
     };
     assert!(refused(sys::V4L2_CAP_VIDEO_CAPTURE).contains("only read()"));
-    assert!(refused(sys::V4L2_CAP_META_CAPTURE | sys::V4L2_CAP_STREAMING).contains("does not capture pictures"));
+    assert!(refused(sys::V4L2_CAP_META_CAPTURE | sys::V4L2_CAP_STREAMING).contains("does not capture frames"));
 }
 
 #[test]
@@ -67,7 +67,7 @@ fn jpeg_becomes_rgb_and_half_a_picture_nothing() {
     let mut out = vec![0; layout(32).size_bytes()];
     extract::decode(&bytes, 0, &layout(16), &mut jpeg, &mut out).unwrap();
     assert!(out[..16 * 16 * 3].iter().all(|&value| value.abs_diff(200) <= 2));
-    // A driver may leave zeros after the picture.
+    // A driver may leave zeros after the image.
     let padded = [&bytes[..], &[0; 100]].concat();
     extract::decode(&padded, 0, &layout(16), &mut jpeg, &mut out).unwrap();
     assert!(extract::decode(&bytes[..bytes.len() / 2], 0, &layout(16), &mut jpeg, &mut out).is_err());

@@ -54,7 +54,7 @@ fn copied(frame: &Frame, mut buffer: PooledBuffer) -> Option<Frame> {
     Some(Frame { buffer: buffer.into(), name: frame.name.clone(), ..*frame })
 }
 
-/// Provides frames as a source does.
+/// Provides frames like a source.
 ///
 /// For a GPU, the CPU writes each frame into a source's buffer again. Otherwise managed memory would stay on the GPU, which
 /// never happens with a camera.
@@ -122,7 +122,7 @@ fn source(name: &str, frames: u64) -> SourceConfig {
     }
 }
 
-/// Returns whether the file is a picture, from its first bytes.
+/// Returns whether the file is an image, from its first bytes.
 fn is_image(path: &Path) -> bool {
     let reader = image::ImageReader::open(path).and_then(|reader| reader.with_guessed_format());
     // An animated GIF counts as a video; a still GIF works as one.

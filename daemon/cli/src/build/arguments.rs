@@ -62,7 +62,7 @@ pub struct Args {
     #[arg(long, requires = "fp16", help_heading = "Precision")]
     pub half_io: bool,
 
-    /// Calibrate --int8 with the pictures in FOLDER (TensorRT 8 and 10); use a few hundred pictures from the camera
+    /// Calibrate --int8 with the images in FOLDER (TensorRT 8 and 10); use a few hundred images from the camera
     #[arg(long, value_name = "FOLDER", requires = "int8", help_heading = "Precision")]
     pub calibrate: Option<PathBuf>,
 
@@ -70,11 +70,11 @@ pub struct Args {
     #[arg(long, value_name = "HOW", default_value = "entropy", help_heading = "Precision")]
     pub calibration: Algorithm,
 
-    /// Use at most N pictures for calibration
+    /// Use at most N images for calibration
     #[arg(long, value_name = "N", default_value_t = 500, value_parser = clap::value_parser!(u64).range(1..), help_heading = "Precision")]
     pub calibration_pictures: u64,
 
-    /// Cache calibration ranges in FILE [default: in the cache folder, by model, pictures and TensorRT version]
+    /// Cache calibration ranges in FILE [default: in the cache folder, by model, images and TensorRT version]
     #[arg(long, value_name = "FILE", help_heading = "Precision")]
     pub calibration_cache: Option<PathBuf>,
 

@@ -1,4 +1,4 @@
-//! Pictures for INT8 calibration, preprocessed as the model card says.
+//! Images for INT8 calibration, preprocessed as the model card says.
 
 use std::collections::hash_map::DefaultHasher;
 use std::error::Error;
@@ -22,7 +22,7 @@ use super::arguments::Args;
 use crate::media_decoder::images_of;
 use crate::sample_model::stem;
 
-/// The pictures of a folder as tensors.
+/// The images of a folder as tensors.
 pub struct CalibrationImages {
     files: Vec<PathBuf>,
     next: usize,
@@ -31,7 +31,7 @@ pub struct CalibrationImages {
 }
 
 impl CalibrationImages {
-    /// Opens the pictures of `folder` for the model with these profiles.
+    /// Opens the images of `folder` for the model with these profiles.
     pub fn open(args: &Args, folder: &Path, profiles: &[ShapeProfile]) -> Result<Self, ExitError> {
         let files = spread(images_of(folder)?, usize::try_from(args.calibration_pictures).unwrap_or(usize::MAX));
         // Load the model with a CPU backend to get the preprocessing that its card describes.
@@ -58,7 +58,7 @@ impl CalibrationImages {
         Ok(Self { files, next: 0, preprocessor, batch: batch.unwrap_or(1) })
     }
 
-    /// Returns the cache file for the ranges of this model with these pictures.
+    /// Returns the cache file for the ranges of this model with these images.
     pub fn cache_file(&self, args: &Args, file: &OnnxFile) -> Option<PathBuf> {
         let mut pictures = DefaultHasher::new();
         for path in &self.files {
@@ -74,7 +74,7 @@ impl CalibrationImages {
         cache::own_folder().map(|folder| folder.join("tensorrt").join(name))
     }
 
-    /// Fills `out` with a picture. The error is a sentence for [`CalibrationError::Picture`].
+    /// Fills `out` with an image. The error is a sentence for [`CalibrationError::Picture`].
     fn fill(&mut self, path: &Path, out: &mut [u8]) -> Result<(), String> {
         let frame = image_file::load(path, &Buffers::host(1)).map_err(|error| error.to_string())?;
         let shape = self.preprocessor.spec().shape();
@@ -92,7 +92,7 @@ impl CalibrationFeed for CalibrationImages {
         self.files.len().div_ceil(self.batch)
     }
 
-    /// Returns the next batch; the first pictures fill up the last one.
+    /// Returns the next batch; the first images fill up the last one.
     fn next(&mut self) -> Result<Option<Vec<u8>>, CalibrationError> {
         if self.next >= self.files.len() {
             return Ok(None);

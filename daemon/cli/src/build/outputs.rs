@@ -34,7 +34,7 @@ impl BuildFiles {
         } else if same(engine, &args.model) {
             (Exit::Usage, format!("{shown} is the model itself: name another file with -o"))
         } else if engine.exists() && !args.force {
-            (Exit::Output, format!("{shown} exists already: name another file with -o, or add --force"))
+            (Exit::Output, format!("{shown} already exists: name another file with -o, or add --force"))
         } else {
             let source = args.card.clone().unwrap_or_else(|| args.model.with_extension("toml"));
             let target = engine.with_extension("toml");

@@ -193,7 +193,7 @@ fn advice(watched: &Watched, transport: RtspTransport, has_ended: bool) -> Vec<S
     }
     match watched.key_frame_interval_s {
         Some(interval) if interval > LONG_KEY_INTERVAL_S => advice.push(format!(
-            "a key frame every {interval:.1} s: after a loss there is no picture for so long; set the interval of key frames (GOP) to \
+            "a key frame every {interval:.1} s: after a loss there are no frames for that long; set the interval of key frames (GOP) to \
              2 s in the camera"
         )),
         None if watched.seconds > LONG_KEY_INTERVAL_S => advice.push(

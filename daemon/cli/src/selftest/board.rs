@@ -53,7 +53,7 @@ fn known_fault(fault: &KnownFault, test: &mut AreaTest) {
 }
 
 fn glibc() -> Option<String> {
-    // SAFETY: it takes nothing and returns a string that is never freed.
+    // SAFETY: the call takes no argument and returns a string that is never freed.
     let version = unsafe { CStr::from_ptr(libc::gnu_get_libc_version()) };
     version.to_str().ok().map(str::to_owned)
 }

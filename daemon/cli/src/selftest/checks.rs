@@ -57,7 +57,7 @@ pub enum Outcome {
     Fail,
     /// The check is not possible here; `seen` says why.
     Skipped,
-    /// A fact without a requirement.
+    /// A fact, which has no requirement.
     Info,
 }
 

@@ -79,7 +79,7 @@ pub fn supervise(
         }
         if began.elapsed() >= patience {
             signal_group(child.id(), Signal::KILL);
-            // Returns at once, because the program was killed.
+            // This returns at once, because the program was killed.
             let _ = child.wait();
             return Err(SuperviseError::TimedOut { program, patience, last_line: said() });
         }
@@ -183,7 +183,7 @@ mod tests {
         let ended = supervise(command.args(["-c", "sleep 1000 & echo $!"]), Duration::from_secs(60), |_| {}).unwrap();
         assert!(ended.status.success());
         let left: libc::pid_t = String::from_utf8(ended.output).unwrap().trim().parse().unwrap();
-        // SAFETY: it touches no memory; the program still sleeps, and nothing has waited for it.
+        // SAFETY: the call touches no memory; the child still sleeps and has not been reaped.
         assert_eq!(unsafe { libc::kill(left, libc::SIGKILL) }, 0, "it was still running");
     }
 }

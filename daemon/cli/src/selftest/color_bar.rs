@@ -95,7 +95,7 @@ mod tests {
 
     use super::*;
 
-    /// A picture of 75 % bars whose bytes are read in another order.
+    /// An image of 75 % bars whose bytes are read in another order.
     fn picture(read: impl Fn([u8; 3]) -> [u8; 3]) -> RgbImage {
         RgbImage::from_fn(321, 64, |x, _| {
             let bar = BARS[(x * 8 / 321) as usize];

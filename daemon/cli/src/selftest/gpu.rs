@@ -162,7 +162,7 @@ impl FrameMemory {
 
 /// A frame's memory, and its registration or copy for the GPU.
 struct Block {
-    /// Undone before the memory is freed, by the order of the fields.
+    /// The order of the fields undoes this before the memory is freed.
     registered: Option<RegisteredPages>,
     buffer: UnifiedBuffer,
     copy: Option<DeviceBuffer>,
@@ -173,7 +173,8 @@ impl Block {
         let (_, kind) = memory.name_and_kind();
         let buffer = Memory::on(device, kind)?.allocate(bytes)?;
         let registered = match memory {
-            // SAFETY: the pages are the buffer's, which is dropped after the registration; `finish` waits for all that reads them.
+            // SAFETY: the pages belong to the buffer, which is dropped after the registration; `finish` waits for everything
+            // that reads them.
             FrameMemory::Registered => Some(unsafe { RegisteredPages::new(device, buffer.start(), bytes) }?),
             _ => None,
         };
@@ -304,8 +305,8 @@ fn preprocess(device: &Arc<Device>, memory: FrameMemory, format: PixelFormat) ->
     Ok((text, differing == 0, figures))
 }
 
-/// Queues work on the stream by `queue`, and waits for all of it, even if `queue` failed half-way: everything that the work
-/// uses may be dropped when this returns.
+/// Queues work on the stream with `queue` and waits for all of it, even if `queue` failed half-way. Everything that the work
+/// uses may be dropped once this returns.
 fn finish<T>(stream: &CudaStream, queue: impl FnOnce() -> Result<T, Failed>) -> Result<T, Failed> {
     let queued = queue();
     stream.synchronize()?;
@@ -318,7 +319,7 @@ fn finish<T>(stream: &CudaStream, queue: impl FnOnce() -> Result<T, Failed>) -> 
 /// Both blocks stay as they are until the stream was waited for.
 unsafe fn copy(block: &Block, stream: &CudaStream) -> Result<(), CudaError> {
     match &block.copy {
-        // SAFETY: they are of one length; the rest is the caller's promise.
+        // SAFETY: both have the same length; the caller guarantees the rest.
         Some(copy) => unsafe { stream.copy_to_device(block.buffer.as_slice(), copy.address()) },
         None => Ok(()),
     }
@@ -368,8 +369,8 @@ fn read_gb_per_s(bytes: &[u8]) -> f64 {
 const ROUND_WIDTH: u32 = 64;
 const ROUND_HEIGHT: u32 = 48;
 
-/// In each round the CPU writes a new pattern, the GPU reads it by the preprocess and writes it into memory of the same kind,
-/// and the CPU must read it there: a cache that keeps stale bytes on either side shows.
+/// In each round the CPU writes a new pattern, the GPU's preprocess copies it into memory of the same kind, and the CPU must
+/// read it back. This reveals a cache that keeps stale bytes on either side.
 fn coherence(device: &Arc<Device>, memory: FrameMemory, test: &mut AreaTest) -> Result<Seen, Failed> {
     let layout = layout(PixelFormat::Rgb, ROUND_WIDTH, ROUND_HEIGHT)?;
     let stream = CudaStream::new(device)?;
@@ -395,7 +396,7 @@ fn coherence(device: &Arc<Device>, memory: FrameMemory, test: &mut AreaTest) -> 
                 // dropped.
                 unsafe { preprocessor.enqueue(tensor, 1, &stream) }?;
                 if let Some(copied) = &out.copy {
-                    // SAFETY: both are of one length, and neither is read or dropped before `finish` has waited.
+                    // SAFETY: both have the same length, and neither is read or dropped before `finish` has waited.
                     unsafe { stream.copy_to_host(copied.address(), out.buffer.as_mut_slice()) }?;
                 }
                 Ok(())
@@ -466,16 +467,17 @@ struct SharedMapping {
 
 impl SharedMapping {
     fn new(length: usize) -> io::Result<Self> {
-        // SAFETY: the name is a C string; the call makes a descriptor.
+        // SAFETY: the name is a C string; the call creates a descriptor.
         let descriptor = unsafe { libc::memfd_create(c"visiond-selftest".as_ptr(), libc::MFD_CLOEXEC) };
-        // SAFETY: the descriptor is ours; a bad one is an error.
+        // SAFETY: this code owns the descriptor; a bad one is an error.
         if descriptor < 0 || unsafe { libc::ftruncate(descriptor, length as libc::off_t) } != 0 {
             return Err(io::Error::last_os_error());
         }
         let access = libc::PROT_READ | libc::PROT_WRITE;
-        // SAFETY: a new mapping of a file of that length, at the kernel's choice of address; the result is checked.
+        // SAFETY: creates a new mapping of a file of that length, at an address that the kernel chooses; the result is
+        // checked.
         let start = unsafe { libc::mmap(std::ptr::null_mut(), length, access, libc::MAP_SHARED, descriptor, 0) };
-        // SAFETY: ours, and not needed once mapped.
+        // SAFETY: this code owns the descriptor, and does not need it once the file is mapped.
         unsafe { libc::close(descriptor) };
         match NonNull::new(start.cast::<u8>()) {
             Some(pages) if start != libc::MAP_FAILED => Ok(Self { start: pages, length }),

@@ -33,7 +33,7 @@ pub fn run(test: &mut AreaTest, time: Duration) {
             looks.push(files.look());
             test.say(&format!("{} of {} s under load", began.elapsed().as_secs(), time.as_secs()));
         }
-        // The panic hook has reported a thread that panicked.
+        // The panic hook has already reported the panicked thread.
         let core_runs: Vec<_> = cores.into_iter().filter_map(|core| core.join().ok()).collect();
         (core_runs, on_gpu.and_then(|thread| thread.join().ok()))
     });

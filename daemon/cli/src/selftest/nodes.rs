@@ -66,7 +66,7 @@ impl DeviceList {
     }
 }
 
-/// Returns the regular expression of a pattern of fnmatch(3).
+/// Returns the regular expression for an fnmatch(3) pattern.
 fn glob(pattern: &str) -> Option<Regex> {
     let mut expression = String::from("^");
     let mut in_class = false;

@@ -99,14 +99,14 @@ pub struct Redaction {
 }
 
 impl Redaction {
-    /// Creates it for this machine and the current user.
+    /// Creates the redactor for this machine and the current user.
     pub fn here() -> Self {
         let logins = ["USER", "LOGNAME", "SUDO_USER"].into_iter().filter_map(|name| std::env::var(name).ok());
         Self::new(Path::new("/"), logins)
     }
 
-    /// Creates it for the machine whose files are below `root`. `logins`: accounts that /etc/passwd may lack, because they come
-    /// from a directory service or systemd-homed.
+    /// Creates the redactor for the machine whose files are below `root`. `logins`: accounts that /etc/passwd may lack,
+    /// because they come from a directory service or systemd-homed.
     pub fn new(root: &Path, logins: impl IntoIterator<Item = String>) -> Self {
         let mut known: BTreeMap<String, &'static str> = BTreeMap::new();
         let read = |path: &str| fs::read_to_string(root.join(path)).unwrap_or_default();
@@ -120,7 +120,7 @@ impl Redaction {
         };
         let hosts = ["proc/sys/kernel/hostname", "etc/hostname"].map(read);
         for name in &hosts {
-            // The machine's own part of a full name as well.
+            // Also the machine's own part of a full name.
             for part in [name.trim(), name.trim().split('.').next().unwrap_or_default()] {
                 add(part, SHORTEST_HOST, "<host>");
             }
@@ -345,7 +345,7 @@ mod tests {
         }
     }
 
-    /// Texts of each class of docs/selftest.md, by what stands before them.
+    /// Texts of each class in docs/selftest.md, by the words before them.
     fn class() -> impl Strategy<Value = (String, String)> {
         let hex = |bytes: &[u8], between: &str| {
             bytes.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(between)
@@ -366,7 +366,7 @@ mod tests {
             (any::<[u8; 8]>(), before(&["EUI64: ", "eui-64 ", "mac "]))
                 .prop_map(move |(eui, before)| (before.to_owned(), hex(&eui, ""))),
             any::<[u8; 4]>().prop_map(|ip| (String::new(), std::net::Ipv4Addr::from(ip).to_string())),
-            // Without `::` alone, which is a word of Rust, too.
+            // `::` alone is excluded, because Rust paths contain it.
             any::<[u8; 16]>().prop_map(|ip| (String::new(), std::net::Ipv6Addr::from(ip).to_string())),
             // Hosts, accounts, mail.
             (before(&["hostname=", "host: ", "server=", "rtsp://", "https://"]), "[a-z]{4,9}[0-9]{0,2}")
@@ -387,7 +387,7 @@ mod tests {
     }
 
     proptest! {
-        // The seed is fixed: a run without a change finds what the one before it found.
+        // The seed is fixed, so runs without a change find the same.
         #![proptest_config(ProptestConfig { cases: 3000, rng_seed: RngSeed::Fixed(7), failure_persistence: None, ..ProptestConfig::default() })]
 
         #[test]

@@ -65,7 +65,7 @@ fn prepare(
         return Err("systemd does not run here".into());
     }
     let systemd_run = find_program(Path::new("systemd-run")).ok_or("systemd-run is not installed")?;
-    // SAFETY: it takes nothing and cannot fail.
+    // SAFETY: the call takes no argument and cannot fail.
     if unsafe { libc::geteuid() } != 0 {
         let all: Vec<_> = std::env::args().skip(1).collect();
         return Err(format!("systemd allows this only to root: sudo {} {}", program.display(), all.join(" ")).into());
@@ -105,7 +105,7 @@ fn command(
     // Killing systemd-run does not stop the unit.
     command.push(format!("--property=RuntimeMaxSec={}", patience.as_secs()));
     command.extend([program.display().to_string(), "selftest".to_owned()]);
-    // Not redacted, like the shell's report that it is compared with; and finished some time before the unit's time limit.
+    // Unredacted, like the shell's report that it is compared with, and finished some time before the unit's time limit.
     command.push(format!("--inner={}ms", patience.saturating_sub(LEAST_TIME).as_millis()));
     command.push(format!("--only={}", areas.iter().map(Area::to_string).collect::<Vec<_>>().join(",")));
     command.extend(cameras.iter().map(|camera| format!("--camera={camera}")));
@@ -174,7 +174,7 @@ pub fn system_calls(test: &mut AreaTest) {
         ("userfaultfd", libc::SYS_userfaultfd),
     ];
     let is_refused = |call: libc::c_long| {
-        // SAFETY: the arguments are no valid request of any of these calls, which therefore fails without reading or writing
+        // SAFETY: the arguments are not a valid request for any of these calls, so each fails without reading or writing
         // memory.
         let result = unsafe { libc::syscall(call, -1_i64, 0_usize, 0_usize, 0_usize, 0_usize, -1_i64) };
         result == -1 && std::io::Error::last_os_error().raw_os_error() == Some(libc::EPERM)
@@ -521,7 +521,7 @@ mod tests {
     #[test]
     fn a_property_that_an_older_systemd_does_not_know_is_left_out() {
         let shell = gpu(Outcome::Pass, "Orin");
-        // As systemd 245 reports it, one at a time.
+        // As systemd 245 reports it: one property at a time.
         let refuse = r#"for key in ProtectProc ProtectClock; do
 case "$*" in *"--property=$key="*) echo "Unknown assignment: $key=x" >&2; echo "Failed to create bus message: Invalid argument" >&2; exit 1 ;; esac
 done"#;
@@ -536,7 +536,7 @@ done"#;
             ]
         );
         assert!(!sandbox.unwrap().command.iter().any(|argument| argument.contains("ProtectProc")));
-        // Refused, although the command does not have it.
+        // Rejected, although the command does not use it.
         let (rows, _) = rerun_by("echo 'Unknown assignment: NoSuchKey=1' >&2; exit 1", &shell);
         assert_eq!(rows.len(), 1, "{rows:?}");
         assert!(rows[0].starts_with("Fail the unit's sandbox: systemd-run: "), "{rows:?}");

@@ -190,7 +190,7 @@ fn draw_table(
     style: impl Fn(&[String]) -> Style,
 ) {
     let mut widths = table.widths().into_iter().map(|width| Constraint::Length(width as u16)).collect::<Vec<_>>();
-    // The last column takes the remaining width, unless it holds numbers.
+    // The last column fills the remaining width, unless it holds numbers.
     if let Some((last, (_, false))) = widths.last_mut().zip(table.head.last()) {
         *last = Constraint::Fill(1);
     }

@@ -69,7 +69,7 @@ pub fn broker(schemes: &'static [&'static str]) -> KeyKind<String> {
     string(format!("a URL {}", urls.join(" or ")), |item, _| {
         let text = filled(item)?;
         if text.split_once("://").is_some_and(|(_, rest)| rest.contains('@')) {
-            let sentence = "contains a user, which everyone who can read this file would see: use `login`";
+            let sentence = "contains a user, visible to everyone who can read this file: use `login`";
             return Err(Refusal::Sentence(sentence.to_owned()));
         }
         no_variable(text)?;

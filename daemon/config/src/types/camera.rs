@@ -1,4 +1,4 @@
-//! `[[camera]]`: the source of frames, and the annotated pictures.
+//! `[[camera]]`: the source of frames, and the annotated images.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -31,7 +31,7 @@ section! {
         max_fps: Option<f64> as real(0.001..=1000.0) => optional("5"),
         /// The source of its frames.
         source: SourceConfig as union_table() => required_part,
-        /// Pictures with boxes drawn. Set `every`, `on_detection` or both. Without this table, visiond stores no pictures.
+        /// Images with boxes drawn. Set `every`, `on_detection` or both. Without this table, visiond stores no images.
         annotate: Option<AnnotateConfig> as table() => optional_part,
         /// Follow objects from frame to frame: their detections have `track` in messages, with an id that lasts. An empty table is
         /// enough. Without it, visiond does not track objects.
@@ -56,7 +56,7 @@ union! {
         Video(VideoConfig) = "video",
         /// A program that writes frames to standard output or to descriptor 3, such as GStreamer.
         Command(CommandConfig) = "command",
-        /// A folder of pictures.
+        /// A folder of images.
         Images(ImagesConfig) = "images",
         /// A moving test pattern that visiond generates.
         Pattern(PatternConfig) = "pattern",
@@ -177,13 +177,11 @@ macro_rules! network_camera {
             $(#[$($doc)*])+
             pub struct $name {
                 $($before)*
-                /// User and password for the camera: the name of a systemd credential (`LoadCredential=` in the unit), or a file
-                /// path that contains a slash. The file has one line, `user:password`. visiond answers with digest or basic
-                /// authentication, as the camera requests.
+                /// User and password for the camera, as one line `user:password`: the name of a systemd credential, or a file path
+                /// with a slash.
                 login: Option<PathBuf> as credential() => optional(r#""gate""#),
-                /// Log in with digest authentication only. Otherwise visiond also answers basic authentication, which without TLS
-                /// sends the password in clear text, and warns in the log. An attacker on the network path can request it in the
-                /// camera's place.
+                /// Log in with digest authentication only. Otherwise the camera, or an attacker on the network path, may request
+                /// basic authentication, which without TLS sends the password in clear text.
                 require_digest: bool as flag() => default(false),
                 /// With TLS: a PEM file with the certificate of the CA that signed the camera's, or with the camera's own, which
                 /// may then have any name and date. Without it, the system's CAs.
@@ -319,8 +317,8 @@ section! {
         /// needs `type = "command"`. With https://, ffmpeg accepts any certificate, so an attacker on the network path can read
         /// the login and replace the video: `input_args = ["-tls_verify", "1", "-ca_file", "FILE"]` prevents that.
         url: String as location() => required(r#""https://192.168.1.20/stream1.m3u8""#),
-        /// User and password for the URL, so that the URL need not contain them: the name of a systemd credential
-        /// (`LoadCredential=` in the unit), or a file path that contains a slash. The file has one line, `user:password`.
+        /// User and password for the URL, as one line `user:password`: the name of a systemd credential, or a file path with a
+        /// slash.
         login: Option<PathBuf> as credential() => optional(r#""gate""#),
         /// "realtime" follows the clock of the file, spreads the bursts of a live stream over HTTP, and drops late frames;
         /// "fastest" processes every frame.
@@ -411,20 +409,20 @@ pub enum CommandContainer {
 }
 
 section! {
-    /// A folder of pictures.
+    /// A folder of images.
     pub struct ImagesConfig {
-        /// A folder, whose pictures are read in the order of their names, or one picture file.
+        /// A folder, whose images are read in the order of their names, or one image file.
         path: PathBuf as path() => required(r#""pictures""#),
-        /// Also read the pictures of subfolders, at most 16 levels deep. Links to folders are not followed.
+        /// Also read the images in subfolders, at most 16 levels deep. Links to folders are not followed.
         recursive: bool as flag() => default(false),
-        /// Keep reading new and replaced pictures. A picture is read when its writer closes it or renames it into the folder.
+        /// Keep reading new and replaced images. An image is read when its writer closes it or renames it into the folder.
         watch: bool as flag() => default(false),
         /// Interval at which visiond scans a watched folder that inotify cannot watch, such as a network share. Set it to less than
-        /// half the time after which a camera replaces its picture. A longer interval reduces the load on the file server.
+        /// half the time after which a camera replaces its image. A longer interval reduces the load on the file server.
         watch_interval: Duration as duration(10 * MS..=HOUR) => default(500 * MS),
-        /// Start again after the last picture.
+        /// Start again after the last image.
         repeat: bool as flag() => default(false),
-        /// Pictures per second. Without it, pictures are processed as fast as possible, and none is dropped.
+        /// Images per second. Without it, images are processed as fast as possible, and none is dropped.
         fps: Option<f64> as real(0.001..=1000.0) => optional("5"),
     }
 }
@@ -461,7 +459,7 @@ section! {
 section! {
     /// The table `[camera.annotate]`.
     pub struct AnnotateConfig {
-        /// Folder for the pictures; created if missing.
+        /// Folder for the images; created if missing.
         directory: PathBuf as path() => required(r#""/var/lib/visiond/pictures""#),
         /// Store every n-th frame. Without it, or with 0, only the frames that `on_detection` selects.
         every: u64 as whole(0..=i64::MAX as u64) => derived(("30", 0)),
@@ -469,12 +467,12 @@ section! {
         on_detection: bool as flag() => default(false),
         /// File format. "jpeg" has quality 90.
         format: PictureFormat as word() => default(PictureFormat::Jpeg),
-        /// Maximum number of pictures per camera; the oldest are deleted. 0: no limit.
+        /// Maximum number of images per camera; the oldest are deleted. 0: no limit.
         keep: usize as whole(0..=1_000_000_000) => default(1000),
     }
 }
 
-/// File format of annotated pictures.
+/// File format of annotated images.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PictureFormat {
     /// JPEG, quality 90.

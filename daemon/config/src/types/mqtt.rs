@@ -24,7 +24,7 @@ section! {
         key: Option<PathBuf> as path() => optional(r#""/etc/visiond/device.key""#),
         /// Client identifier; two connections with the same one disconnect each other. Without it, visiond-DEVICE-SINK.
         client_id: Option<String> as text() => optional(r#""visiond-gate-7""#),
-        /// Keep-alive interval. visiond pings the broker after half of it without traffic, and disconnects after all of it.
+        /// Keep-alive interval. Without traffic, visiond pings the broker after half of it and disconnects after all of it.
         keep_alive: Duration as duration(SECOND..=HOUR) => default(15 * SECOND),
         /// Prefix of every topic: PREFIX/DEVICE/...
         topic_prefix: String as topic() => default("visiond".to_owned()),

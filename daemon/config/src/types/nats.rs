@@ -7,7 +7,7 @@ use super::{DAY, HOUR, MIB, SECOND};
 use crate::kinds::{broker, credential, duration, duration_or_zero, flag, list, name, path, size_or_zero, subject};
 use crate::table_macros::section;
 
-/// The largest age limit of a message: users may want to keep months.
+/// The largest age limit of a message: users may want to keep messages for months.
 const YEAR: Duration = Duration::from_secs(366 * 24 * 3600);
 
 section! {

@@ -1,8 +1,8 @@
-//! Streams of a camera that were lost soon after they began, counted so that a camera that comes and goes does not fill the log.
+//! Counts a camera's streams that were lost soon after they began, so that a flapping camera does not fill the log.
 
 use std::time::Duration;
 
-/// So many short streams in a row are logged as such; each one before has its own lines.
+/// From this many short streams in a row, they are logged as a group; each earlier one has its own lines.
 const MANY: u64 = 4;
 
 /// Short streams in a row.
@@ -14,7 +14,7 @@ pub(super) struct ShortStreams {
 }
 
 impl ShortStreams {
-    /// Takes note of a stream that was lost after it had lasted `lasted`; one of at least `stable` ends the row.
+    /// Notes a stream that was lost after `lasted`; one of at least `stable` ends the run of short streams.
     pub(super) const fn lost(&mut self, lasted: Duration, stable: Duration, now_ns: u64) {
         if lasted.as_nanos() >= stable.as_nanos() {
             self.count = 0;
@@ -26,23 +26,23 @@ impl ShortStreams {
         self.count += 1;
     }
 
-    /// Whether losses and returns are not logged one by one.
+    /// Whether losses and returns are no longer logged individually.
     pub(super) const fn are_many(&self) -> bool {
         self.count >= MANY
     }
 
-    /// Whether the last one was the first of which are many.
+    /// Whether the last stream was the one that reached the threshold.
     pub(super) const fn became_many(&self) -> bool {
         self.count == MANY
     }
 
-    /// Returns how many they are, and for how long this has gone on, for the log.
+    /// Returns their number, and how long this has been going on, for the log.
     pub(super) fn text(&self, now_ns: u64) -> String {
         let seconds = Duration::from_nanos(now_ns.saturating_sub(self.since_ns)).as_secs_f64();
         format!("lost {} times in {seconds:.1} s", self.count)
     }
 
-    /// Ends the row, because a stream has lasted.
+    /// Ends the run of short streams, because one has lasted.
     pub(super) const fn end(&mut self) {
         self.count = 0;
     }

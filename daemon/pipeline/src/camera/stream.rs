@@ -1,4 +1,4 @@
-//! A camera's open source, and where its frames go: on the camera's own thread, or on one that it shares.
+//! A camera's open source, and where its frames go. It runs on the camera's own thread or on a shared one.
 
 use std::mem;
 use std::os::fd::BorrowedFd;
@@ -22,8 +22,8 @@ use crate::lane::{LaneSlot, QueuedFrame};
 use crate::mailbox::Put;
 use crate::stream_threads::SharedStream;
 
-/// How many frames and losses a source may give in turn before the others of its thread are worked. One that sends without end must
-/// not have the thread for itself.
+/// How many frames and losses a source may return in a row before the thread's other sources run. A source that sends without
+/// pause must not monopolise the thread.
 const MOST_IN_TURN: usize = 8;
 
 /// A source that streams.
@@ -39,12 +39,12 @@ pub struct CameraStream {
     pub(super) base: u64,
     /// How many bytes the source had copied when that was last counted.
     pub(super) copied_bytes: u64,
-    /// What came on a shared thread that is for the camera's own.
+    /// A result from a shared thread that the camera's own thread must handle.
     pub(super) came: Option<Result<Next, SourceError>>,
 }
 
 impl CameraStream {
-    /// Waits for what the source has next.
+    /// Waits for the source's next result.
     pub(super) fn next(&mut self, cpu: &mut CpuWatch) -> Result<Next, SourceError> {
         if let Some(came) = self.came.take() {
             return came;
@@ -54,7 +54,7 @@ impl CameraStream {
         let next = self.source.next(&self.stop);
         drop(trace);
         drop(range);
-        // CPU time of the wait for this frame and of delivering the one before.
+        // CPU time of the wait for this frame and of delivering the previous one.
         self.count_work(cpu);
         next
     }
@@ -79,8 +79,8 @@ impl CameraStream {
         let queued_ns = self.clock.monotonic_ns();
         let _waiting = self.stop.waiting();
         let _trace = trace::work_on("deliver", &self.metrics.name, frame.sequence);
-        // Several lanes may read a frame at once only if its memory needs no attaching, which the service checks: attached to the
-        // stream of one lane, it is out of reach for the others.
+        // Several lanes may read a frame at once only if its memory needs no attaching, which the service checks: memory
+        // attached to one lane's stream is inaccessible to the others.
         let (frame, mut is_wanted) = (Arc::new(frame), false);
         for LaneSlot { mailbox, number } in &self.slots {
             match mailbox.put(*number, QueuedFrame { frame: Arc::clone(&frame), queued_ns }) {
@@ -95,7 +95,7 @@ impl CameraStream {
         is_wanted
     }
 
-    /// Has the source work up to [`MOST_IN_TURN`] times: see [`SharedStream::work`].
+    /// Lets the source work up to [`MOST_IN_TURN`] times: see [`SharedStream::work`].
     fn work_in_turn(&mut self, mut is_readable: bool, cpu: &mut CpuWatch) -> Option<Instant> {
         let mut due = Some(Instant::now());
         for _ in 0..MOST_IN_TURN {

@@ -1,6 +1,6 @@
 //! The masks of a frame as polygons and run lengths, within a budget.
 //!
-//! A model whose masks are noise has a hundred times the contours that objects have. Tracing them all would take seconds of a
+//! A model whose masks are noise has a hundred times the contours that objects have. Tracing them all would take seconds per
 //! frame, in which the lane neither stops nor runs the model.
 
 use visiond_kernels::mask::{Mask, Polygons, rle_encode};
@@ -8,20 +8,20 @@ use visiond_message::{MaskMessage, RleMessage, mask_bytes};
 
 use crate::lane_result::MaskFacts;
 
-/// The most edges of pixels that the contours of a frame's masks may have: what bounds the time.
+/// The most pixel edges that the contours of a frame's masks may have, which bounds the time.
 ///
-/// 300 objects that cover a frame of 4K twice over have about 280,000, or twice that if their outlines are ragged; 10,000 cells of 30
-/// pixels 1,200,000. A single mask of noise has 170,000 to 2,000,000 at 1080p. Tracing takes some 55 ns an edge.
+/// 300 objects that cover a 4K frame twice have about 280,000, or twice that if their outlines are ragged; 10,000 cells of 30
+/// pixels have 1,200,000. A single mask of noise has 170,000 to 2,000,000 at 1080p. Tracing takes some 55 ns an edge.
 const MAX_EDGES: u64 = 1 << 21;
 
-/// A mask of so many pixels takes longer to count than a small one.
+/// From this many pixels on, counting a mask takes noticeable time.
 const LARGE_AREA: u64 = 1 << 16;
 
-/// About the most bytes that masks may have in a message: 350,000 vertices. Outlines of objects have one for each 15 edges or so,
-/// and one for two without a tolerance.
+/// The approximate maximum bytes of masks in a message: 350,000 vertices. Outlines of objects have one vertex per 15 edges or
+/// so, and one per two edges without a tolerance.
 const MAX_BYTES: usize = 4 << 20;
 
-/// A mask in the forms that are asked for, or without any because the budget is used.
+/// A mask in the requested forms, or without any because the budget is used.
 #[derive(Debug, Default)]
 pub struct WrittenMask {
     pub segments: Option<Vec<Vec<f32>>>,
@@ -35,7 +35,7 @@ pub struct MaskWriter {
     /// Width and height.
     frame: [u32; 2],
     polygons: Polygons,
-    /// What is left of the budget.
+    /// The rest of the budget.
     edges: u64,
     bytes: usize,
 }
@@ -45,7 +45,7 @@ impl MaskWriter {
         Self { masks, frame, polygons: Polygons::new(), edges: MAX_EDGES, bytes: MAX_BYTES }
     }
 
-    /// Returns a mask in the forms that are asked for. Where the budget has no room for it, a later, smaller mask may still fit.
+    /// Returns a mask in the requested forms. If it does not fit the budget, a later, smaller mask still may.
     pub fn write(&mut self, mask: &Mask) -> WrittenMask {
         let truncated = WrittenMask { truncated: true, ..WrittenMask::default() };
         let MaskFacts { form, tolerance_pixels } = self.masks;
@@ -53,13 +53,14 @@ impl MaskWriter {
             return WrittenMask::default();
         }
         let Some(edges) = mask.edges_within(self.edges) else {
-            // Halved, so that not every mask of a frame of noise is counted nearly to its end. Small ones take no time.
+            // Halve the budget after a large mask, so that in a frame of noise not every mask is counted almost to its end.
+            // Small ones take no time.
             if mask.area() >= LARGE_AREA {
                 self.edges /= 2;
             }
             return truncated;
         };
-        // Spent even if the bytes do not fit, because the time is.
+        // The edges are spent even if the bytes do not fit, because the time is spent.
         self.edges -= edges;
         let segments = form.has_polygons().then(|| {
             self.polygons.trace_counted(mask, tolerance_pixels as f32, edges);

@@ -1,4 +1,4 @@
-//! Makes a message of a result: rounds its numbers, traces its masks.
+//! Makes a message from a result: rounds its numbers, traces its masks.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,4 +1,4 @@
-//! How numbers are rounded for messages.
+//! Rounds numbers for messages.
 
 /// Rounds to a thousandth of a pixel.
 pub(super) fn rounded_pixels(value: f64) -> f64 {
@@ -16,8 +16,8 @@ pub(super) fn rounded_part(value: f32, steps: f64) -> Option<f32> {
     value.is_finite().then(|| ((f64::from(value.clamp(0.0, 1.0)) * steps).round() / steps) as f32)
 }
 
-/// Rounds to 5 significant digits, so that neither meters nor fractions of a thousandth lose what means something. `None` if JSON
-/// cannot represent it.
+/// Rounds to 5 significant digits, so that neither metres nor fractions of a thousandth lose meaningful digits. `None` if
+/// JSON cannot represent it.
 pub(super) fn significant(value: f32) -> Option<f32> {
     if !value.is_finite() {
         return None;
@@ -61,7 +61,7 @@ mod tests {
         for wrong in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
             assert_eq!(significant(wrong), None);
         }
-        // Rounding may not lead beyond f32.
+        // Rounding must not exceed the range of f32.
         assert!(significant(f32::MAX).is_none_or(f32::is_finite));
     }
 }

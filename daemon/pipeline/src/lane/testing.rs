@@ -1,4 +1,4 @@
-//! Frames, messages and models that tests of the pipeline make up.
+//! Frames, messages and models for tests of the pipeline.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
@@ -49,7 +49,7 @@ pub fn facts(name: &str) -> ModelFacts {
 /// The result of a fake model for a frame, by the frame's first pixel.
 #[derive(Clone, Copy)]
 pub enum Act {
-    /// Sees one thing of the class that the pixel says.
+    /// Detects one object of the class that the pixel selects.
     See,
     /// Fails in the preprocess.
     FailLoad,
@@ -59,23 +59,23 @@ pub enum Act {
     FailRun,
     /// Fails in the head.
     FailHead,
-    /// Costs the process its GPU, in the run.
+    /// Makes the GPU unusable during the run.
     LoseGpu,
     /// Panics in the run.
     Panic,
 }
 
-/// A fake model, which does to each frame what `act` returns.
+/// A fake model that does with each frame what `act` returns.
 pub struct Fake {
     batch: usize,
     act: fn(u8) -> Act,
-    /// The pixels of each run's frames; `None`: not under way.
+    /// The pixels of each run's frames; `None`: not in progress.
     in_flight: Vec<Option<Vec<u8>>>,
-    /// Of the runs that were finished.
+    /// The finished runs.
     finished: Vec<Vec<u8>>,
-    /// Under way, in the order in which they were begun.
+    /// Runs in progress, in the order in which they began.
     order: Vec<usize>,
-    /// Of the frame that was read last: an embedding with its pixel.
+    /// The embedding of the frame that was read last, with its pixel.
     values: FrameValues,
     counts: RunCounts,
 }

@@ -16,7 +16,7 @@ use crate::spool::Spool;
 
 pub struct Outbox {
     next_number: u64,
-    /// Messages in memory; a durable sink has them on disk as well. They go first.
+    /// Messages in memory, which a durable sink also has on disk. They go first.
     fresh: VecDeque<QueuedMessage>,
     /// Of a durable sink.
     pub(super) spool_writer: Option<SpoolWriter>,
@@ -50,15 +50,15 @@ impl Outbox {
 
     /// Returns how many messages the outbox accepts when the window has room for `room`.
     ///
-    /// A spool accepts any number. While the disk refuses, a durable sink behaves like one without a spool: it accepts what can
-    /// be sent at once, and leaves the rest in its queue.
+    /// A spool accepts any number. While writes to the disk fail, a durable sink behaves like one without a spool: it accepts
+    /// what can be sent at once, and leaves the rest in its queue.
     pub fn may_take(&self, room: usize) -> usize {
         let Some(writer) = &self.spool_writer else {
             let full = bytes(self.fresh.iter()) >= WINDOW_BYTES;
             return if full { 0 } else { room.saturating_sub(self.fresh.len()) };
         };
         match &writer.spool {
-            // What is on disk goes first, and is not known yet.
+            // Messages on disk go first, and their number is not known yet.
             None => 0,
             Some(_) if writer.unwritten.is_empty() => usize::MAX,
             Some(spool) if !spool.is_read() => 0,
@@ -67,7 +67,7 @@ impl Outbox {
         }
     }
 
-    /// Accepts messages, and numbers them.
+    /// Accepts messages and numbers them.
     pub fn put(&mut self, messages: &[Arc<Published>], counters: &Counters) {
         if let Some(spool) = self.spool_writer.as_ref().and_then(|writer| writer.spool.as_ref()) {
             self.next_number = self.next_number.max(spool.next_number());
@@ -115,10 +115,10 @@ impl Outbox {
             return Some(message);
         }
         if writer.spool.as_ref().is_some_and(|spool| !spool.is_read()) {
-            // It cannot be read for the moment, and goes first.
+            // The spool cannot be read at the moment, and its messages go first.
             return None;
         }
-        // A message stays here for longer than a call only while the disk refuses it.
+        // A message stays here for longer than a call only while it cannot be written to disk.
         let (message, _) = writer.unwritten.pop_front()?;
         if let Some(spool) = &mut writer.spool {
             spool.skip_numbers(message.number + 1);
@@ -152,7 +152,7 @@ impl Outbox {
         self.spool_writer.as_ref()?.spool.as_ref()?.first_number()
     }
 
-    /// Counts messages that were taken before, and that the spool has dropped since.
+    /// Counts messages that were taken earlier and that the spool has dropped since.
     pub fn count_dropped(&mut self, dropped: u64) {
         if let Some(spool) = self.spool_writer.as_mut().and_then(|writer| writer.spool.as_mut()) {
             spool.dropped += dropped;
@@ -180,7 +180,7 @@ impl Outbox {
         }
     }
 
-    /// Writes new messages to disk. What can be sent at once stays in memory as well.
+    /// Writes new messages to disk. Messages that can be sent at once also stay in memory.
     fn write(&mut self, counters: &Counters) {
         let Some(writer) = &mut self.spool_writer else { return };
         let was_read = writer.spool.as_ref().is_none_or(Spool::is_read);
@@ -317,7 +317,7 @@ mod tests {
         assert_eq!(memory_only(&outbox), [3, 5]);
         put(&mut outbox, 5..6);
         assert_eq!(taken(&mut outbox), [6], "numbers go on");
-        // What is on disk goes first.
+        // Messages on disk go first.
         put(&mut outbox, 6..300);
         refused(&mut outbox, 301..303);
         assert_eq!(outbox.may_take(1000), 0);

@@ -17,13 +17,13 @@ use crate::queue::{Popped, Queue, Removed};
 /// How many messages it takes from the queue at once.
 const BATCH: usize = 64;
 
-/// How many bytes of messages it takes at once, and one message.
+/// How many bytes of messages it takes at once, plus one message.
 const BATCH_BYTES: usize = 4 << 20;
 
-/// How long a durable sink keeps sending when it is to end.
+/// How long a durable sink keeps sending while it shuts down.
 const GRACE: Duration = Duration::from_millis(500);
 
-/// How long ending the session may take; so much of the time at the end is kept for it.
+/// How long ending the session may take; this much of the shutdown time is reserved for it.
 pub const CLOSE_TIMEOUT: Duration = Duration::from_millis(150);
 
 pub struct QueueReader<'q> {
@@ -54,13 +54,13 @@ impl<'q> QueueReader<'q> {
         tokio::select! {
             // Before reading the queue, so that a message that arrives meanwhile wakes again.
             _ = self.wake_pipe.readable() => while self.wake_pipe.try_read(&mut [0; 64]).is_ok_and(|n| n > 0) {},
-            // Without a time, this branch is off.
+            // Without a time, this branch is disabled.
             Some(()) = sleep => {}
         }
         self.fill_outbox(room);
     }
 
-    /// Reads the queue as far as the outbox accepts messages, when the window has room for `room`.
+    /// Reads as much of the queue as the outbox accepts when the window has room for `room` messages.
     pub fn fill_outbox(&mut self, room: usize) {
         // Otherwise a message that the rate limit releases, and that does not fit, would end every sleep at once.
         self.queue.release_due();
@@ -118,7 +118,7 @@ impl<'q> QueueReader<'q> {
         self.end.is_some_and(|end| Instant::now() >= end)
     }
 
-    /// Messages that are not on their way yet.
+    /// Messages that were not sent yet.
     pub fn waiting(&self) -> u64 {
         self.outbox.waiting() + self.queue.waiting() as u64
     }

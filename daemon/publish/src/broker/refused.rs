@@ -1,7 +1,7 @@
-//! The cameras whose messages the broker refuses for now: no right to publish there, no stream for the subject, a quota.
+//! The cameras whose messages the broker refuses for now: a missing permission, no stream for the subject, a quota.
 //!
-//! Their messages wait here, so that those of the other cameras go on. One of them is sent every [`TRY_AGAIN`]; once the broker
-//! accepts it, the others follow in their order, and new ones come after them.
+//! Their messages wait here, so that those of other cameras continue. One of them is sent every [`TRY_AGAIN`]. Once the
+//! broker accepts it, the others follow in order, and then new ones.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -15,11 +15,11 @@ use crate::queue::limit_bytes;
 /// How long to wait before another message of a refused camera is sent.
 pub const TRY_AGAIN: Duration = Duration::from_secs(5);
 
-/// Refused cameras, and their messages that are not on their way.
+/// Refused cameras and their unsent messages.
 #[derive(Debug)]
 pub struct RefusedCameras {
     cameras: BTreeMap<Arc<str>, Refused>,
-    /// The camera that [`RefusedCameras::due`] chose last: they take turns.
+    /// The camera that [`RefusedCameras::due`] chose last, because cameras take turns.
     last: Option<Arc<str>>,
     /// The messages that are not on disk.
     in_memory: Amount,
@@ -34,12 +34,12 @@ struct Refused {
     reason: String,
     /// Numbers rise.
     waiting: VecDeque<Waiting>,
-    /// Those that are not on disk.
+    /// The messages that are not on disk.
     in_memory: Amount,
     /// The number of the message that is sent to find out whether the broker accepts it now.
     trial: Option<u64>,
     next_try: Instant,
-    /// The broker accepts this camera's messages again: those that wait are sent.
+    /// The broker accepts this camera's messages again: the waiting ones are sent.
     accepted: bool,
 }
 
@@ -62,7 +62,7 @@ impl Amount {
 }
 
 impl Waiting {
-    /// Returns 1 and its bytes if it is in memory alone.
+    /// Returns 1 and its bytes if it is only in memory.
     fn in_memory(&self) -> (usize, usize) {
         let message = self.message.as_ref().filter(|_| !self.is_on_disk);
         message.map_or((0, 0), |message| (1, message.line.len()))
@@ -72,7 +72,7 @@ impl Waiting {
 #[derive(Debug)]
 struct Waiting {
     number: u64,
-    /// `None` if only the spool has it.
+    /// `None` if it is only in the spool.
     message: Option<Arc<QueuedMessage>>,
     is_on_disk: bool,
 }
@@ -81,7 +81,7 @@ struct Waiting {
 #[derive(Debug, PartialEq, Eq)]
 pub enum Due {
     Send(Arc<QueuedMessage>),
-    /// First the messages of these numbers have to be read from the spool, at least the first, for
+    /// The messages of these numbers, at least the first one, must be read from the spool and passed to
     /// [`RefusedCameras::read_again`].
     Read(Arc<str>, Vec<u64>),
 }
@@ -101,8 +101,8 @@ impl RefusedCameras {
         this
     }
 
-    /// Applies new limits, within which what waits already stays, and forgets the cameras that are not the sink's any more; returns
-    /// the numbers of their messages.
+    /// Applies new limits and forgets cameras that the sink no longer has; returns the numbers of their messages. Messages
+    /// that already wait stay within the new limits.
     pub fn configure(&mut self, config: &SinkConfig) -> Vec<u64> {
         self.most = Amount { messages: config.queue.max(1), bytes: limit_bytes(config) };
         // `block` would hold up cameras whose messages the broker accepts.
@@ -145,8 +145,8 @@ impl RefusedCameras {
         is_new
     }
 
-    /// Keeps a message of a refused camera; returns the numbers of those that are dropped because too many wait, or because the
-    /// camera is not the sink's any more.
+    /// Keeps a message of a refused camera. Returns the numbers of messages that are dropped because too many wait, or
+    /// because the sink no longer has the camera.
     pub fn hold(&mut self, message: Arc<QueuedMessage>, is_on_disk: bool) -> Vec<u64> {
         if !self.is_wanted(&message.camera) {
             let mut dropped = self.forget(&message.camera);
@@ -157,10 +157,10 @@ impl RefusedCameras {
         let place = refused.waiting.partition_point(|other| other.number < message.number);
         let number = message.number;
         if refused.trial == Some(number) {
-            // It was taken back, perhaps before it was sent.
+            // It was withdrawn, perhaps before it was sent.
             refused.trial = None;
         }
-        // The first one stays in memory too, because it is sent again and again.
+        // The first one also stays in memory, because it is sent repeatedly.
         let message = (place == 0 || !is_on_disk).then_some(message);
         let waiting = Waiting { number, message, is_on_disk };
         refused.in_memory.add(&waiting);
@@ -175,7 +175,8 @@ impl RefusedCameras {
         dropped
     }
 
-    /// Drops a message of the camera of which the most wait, so that one camera does not push out the others' messages.
+    /// Drops a message of the camera with the most waiting messages, so that one camera does not push out the others'
+    /// messages.
     fn drop_one(&mut self) -> Option<u64> {
         let by_messages = self.in_memory.messages > self.most.messages;
         let amount = |Amount { messages, bytes }: Amount| if by_messages { messages } else { bytes };
@@ -208,13 +209,13 @@ impl RefusedCameras {
         }
         refused.waiting.push_front(first);
         let numbers = refused.waiting.iter().take_while(|waiting| waiting.message.is_none());
-        // A trial needs one, so that cameras that are refused for good hold little memory.
+        // A trial needs only one message, so that permanently refused cameras use little memory.
         let most = if refused.accepted { MOST_READ } else { 1 };
         Some(Due::Read(camera, numbers.map(|waiting| waiting.number).take(most).collect()))
     }
 
-    /// Takes what was read from the spool of the first `settled` messages of a camera. Those that were not found are lost; returns
-    /// their numbers.
+    /// Takes the messages that were read from the spool among the first `settled` of a camera. Those that were not found are
+    /// lost; returns their numbers.
     pub fn read_again(&mut self, camera: &str, found: Vec<QueuedMessage>, settled: usize) -> Vec<u64> {
         let Some(refused) = self.cameras.get_mut(camera) else { return Vec::new() };
         let settled = settled.min(refused.waiting.len());
@@ -248,7 +249,7 @@ impl RefusedCameras {
         self.cameras.values_mut().for_each(|refused| refused.next_try = now);
     }
 
-    /// Returns the cameras whose messages are all on their way again, and forgets them.
+    /// Returns the cameras whose messages were all sent again, and forgets them.
     pub fn accepted(&mut self) -> Vec<Arc<str>> {
         let is_over = |refused: &Refused| refused.accepted && refused.waiting.is_empty();
         let over = self.cameras.iter().filter(|(_, refused)| is_over(refused)).map(|(camera, _)| Arc::clone(camera));
@@ -257,7 +258,7 @@ impl RefusedCameras {
         over
     }
 
-    /// Forgets what the spool has dropped: the messages below `first`; returns their numbers.
+    /// Forgets the messages that the spool has dropped, those below `first`; returns their numbers.
     pub fn forget_below(&mut self, first: u64) -> Vec<u64> {
         let mut lost = Vec::new();
         for refused in self.cameras.values_mut() {
@@ -271,23 +272,23 @@ impl RefusedCameras {
         lost
     }
 
-    /// Returns the smallest number that waits.
+    /// Returns the smallest waiting number.
     pub fn first_number(&self) -> Option<u64> {
         self.cameras.values().filter_map(|refused| refused.waiting.front()).map(|first| first.number).min()
     }
 
-    /// Returns how many messages wait.
+    /// Returns the number of waiting messages.
     pub fn len(&self) -> usize {
         self.cameras.values().map(|refused| refused.waiting.len()).sum()
     }
 
-    /// Whether so many messages wait that their numbers would take much memory. The rest, and later messages of other cameras,
+    /// Whether so many messages wait that their numbers would use much memory. The rest, and later messages of other cameras,
     /// then stay in the spool.
     pub fn is_full(&self) -> bool {
         self.len() >= MOST_WAITING
     }
 
-    /// Returns why a camera is refused, and how many other cameras are.
+    /// Returns why a camera is refused, and how many other refused cameras there are.
     pub fn outage(&self) -> Option<String> {
         let (_, refused) = self.cameras.iter().find(|(_, refused)| !refused.accepted)?;
         let others = self.cameras.values().filter(|refused| !refused.accepted).count() - 1;
@@ -296,7 +297,7 @@ impl RefusedCameras {
     }
 }
 
-/// How many messages may wait, nearly all of them in the spool: 24 MiB of numbers. More than a queue can have.
+/// How many messages may wait, nearly all of them in the spool: 24 MiB of numbers, more than a queue can hold.
 const MOST_WAITING: usize = 1 << 20;
 /// How many messages are read from the spool at once.
 const MOST_READ: usize = 64;
@@ -365,7 +366,7 @@ mod tests {
         while let Some(Due::Send(trial)) = refused.due(later) {
             window.push(trial);
         }
-        // The broker refuses what was sent earlier, after the trials were chosen.
+        // The broker refuses messages that were sent before the trials were chosen.
         let taken = window.take_refused(3);
         assert_eq!(taken.iter().map(|message| message.number).collect::<Vec<_>>(), [3, 2]);
         refused.refuse(&"yard".into(), 3, "no right", later);
@@ -382,7 +383,7 @@ mod tests {
         }
         let later = now + TRY_AGAIN;
         assert_eq!(sent(refused.due(later)), 10);
-        // Its backlog does not come before the others' trials.
+        // Its backlog does not precede the others' trials.
         refused.done(10, true);
         assert_eq!([0; 5].map(|_| sent(refused.due(later))), [20, 30, 11, 12, 13]);
         refused.done(30, true);
@@ -418,7 +419,7 @@ mod tests {
         assert_eq!((refused.len(), refused.first_number(), refused.contains("door")), (1, Some(2), false));
         // Its place in memory is free.
         assert!(refused.hold(message("yard", 4), false).is_empty());
-        // One that was on its way is refused.
+        // A message in flight is refused.
         refused.refuse(&"door".into(), 5, "no right", now);
         assert_eq!((refused.hold(message("door", 5), true), refused.contains("door")), (vec![5], false));
     }
@@ -450,7 +451,7 @@ mod tests {
         refused.done(1, true);
         let Some(Due::Read(camera, numbers)) = refused.due(later) else { panic!() };
         assert_eq!((&*camera, numbers), ("door", (2..66).collect()));
-        // The spool has read four of them, and of these one is damaged.
+        // The spool has read four of them, of which one is damaged.
         let found = [2, 4, 5].map(|number| Arc::unwrap_or_clone(message("door", number)));
         assert_eq!(refused.read_again("door", found.to_vec(), 4), [3]);
         assert_eq!([0; 3].map(|_| sent(refused.due(later))), [2, 4, 5]);

@@ -22,7 +22,7 @@ use crate::sink::{Sink, SinkEnd, SinkError};
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Shortest time between two log lines of the same kind.
 const QUIET: Duration = Duration::from_secs(60);
-/// How long a broker may accept nothing, or acknowledge nothing.
+/// How long a broker may go without accepting or acknowledging anything.
 const ACK_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A sink that sends its messages with a [`BrokerClient`].
@@ -52,7 +52,7 @@ impl<C: BrokerClient> Sink for BrokerSink<C> {
 }
 
 impl<C: BrokerClient> BrokerSink<C> {
-    /// Runs until the queue is closed and empty, or its deadline has passed. Fails if the system gives no runtime.
+    /// Runs until the queue is closed and empty, or its deadline has passed. Fails if the runtime cannot be created.
     fn run_to_end(self, queue: &Queue) -> std::io::Result<()> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let result = runtime.block_on(async {
@@ -65,7 +65,8 @@ impl<C: BrokerClient> BrokerSink<C> {
     }
 }
 
-/// How long clearing may take what the broker retains for a sink that a reload has removed: a second for a thousand messages.
+/// How long a sink that a reload removed may take to clear its retained messages from the broker: a second for a thousand
+/// messages.
 const REMOVE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Why the sink leaves a connection.
@@ -138,7 +139,7 @@ impl<'q, C: BrokerClient> SinkLoop<'q, C> {
         Counters::add(&self.counters.unsent, unsent);
     }
 
-    /// Connects, however long it takes; returns `false` if the sink ends.
+    /// Connects, with no time limit; returns `false` if the sink ends.
     async fn connect(&mut self) -> bool {
         loop {
             self.queue_reader.fill_outbox(0);
@@ -235,8 +236,8 @@ impl<'q, C: BrokerClient> SinkLoop<'q, C> {
         }
     }
 
-    /// Takes new messages into the window, and those of refused cameras out of its way. Not too many at once, because these take
-    /// no room; returns whether there may be more.
+    /// Takes new messages into the window, except those of refused cameras, which are set aside. Handles a limited number at
+    /// once, because these take no room; returns whether there may be more.
     fn fill_window(&mut self) -> bool {
         for _ in 0..WINDOW {
             if self.window.room() == 0 || self.refused.is_full() {
@@ -283,7 +284,7 @@ impl<'q, C: BrokerClient> SinkLoop<'q, C> {
         self.handle_events().await
     }
 
-    /// Handles the events that are here already; then the sockets get their turn.
+    /// Handles the events that have already arrived; then the sockets get their turn.
     async fn handle_events(&mut self) -> Option<EndOfConnection> {
         for _ in 0..WINDOW {
             let Some(event) = self.client.event().now_or_never() else { break };
@@ -324,7 +325,7 @@ impl<'q, C: BrokerClient> SinkLoop<'q, C> {
             BrokerEvent::Lost(loss) => return Some(EndOfConnection::Lost(loss)),
             BrokerEvent::Nothing => return None,
         };
-        // A message that was removed before counts once.
+        // A message that was removed earlier counts only once.
         if self.window.acknowledge(number) {
             self.refused.done(number, std::ptr::eq(counter, &self.counters.written));
             self.moved = Instant::now();
@@ -353,7 +354,8 @@ impl<'q, C: BrokerClient> SinkLoop<'q, C> {
             let is_on_disk = queue_reader.outbox.is_on_disk(message.number);
             refused.hold(message, is_on_disk)
         };
-        // All of them first: what is neither in the window nor here counts as done, and would not be sent after a restart.
+        // Do this for all of them first: a message that is neither in the window nor here counts as done, and would not be
+        // sent after a restart.
         let dropped: Vec<_> = messages.into_iter().flat_map(hold).collect();
         self.drop_refused(&dropped);
     }
@@ -437,7 +439,7 @@ impl<'q, C: BrokerClient> SinkLoop<'q, C> {
         let dropped = self.refused.configure(&config);
         if !dropped.is_empty() {
             log::warn!(
-                "sink {}: dropped {} messages that the broker refused, of cameras that `cameras` does not list any more",
+                "sink {}: dropped {} messages that the broker refused, of cameras that `cameras` no longer lists",
                 self.name,
                 dropped.len()
             );
@@ -455,8 +457,8 @@ impl<'q, C: BrokerClient> SinkLoop<'q, C> {
 }
 
 /// Whether the sink is connected, when to try again, and what to log: one line when the connection is lost, one when it is back,
-/// and one in between only for another reason. If connections are lost again and again soon after they were made, it logs that
-/// once, and hardly more until one lasts.
+/// and one in between only for another reason. If connections repeatedly break soon after they were made, it logs that once,
+/// and little more until one lasts.
 #[derive(Debug)]
 struct ConnectionState {
     backoff: Backoff,
@@ -467,17 +469,17 @@ struct ConnectionState {
     short_connections: u32,
     /// Limits the lines about other reasons while connections are short.
     other_reasons: RateLimit,
-    /// Since when there is no connection, and why.
+    /// When the connection was lost, and why.
     lost: Option<(Instant, String)>,
     next_try: Instant,
 }
 
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
-/// Only a connection that lasted so long makes the next pause short again. Longer than the longest pause: two clients that take
-/// the session from each other each keep it for the other's pause.
+/// Only a connection that lasted this long resets the pause. It is longer than the longest pause, because two clients that
+/// take the session from each other each keep it for the other's pause.
 const LASTING: Duration = Duration::from_secs(10);
-/// So many short connections in a row are logged as such.
+/// From this many short connections in a row, they are logged as a group.
 const MANY_SHORT: u32 = 4;
 
 impl ConnectionState {
@@ -505,7 +507,7 @@ impl ConnectionState {
         self.next_try = now;
     }
 
-    /// Notes that an attempt failed or the connection is lost, and logs it. `meanwhile` says what happens to the messages.
+    /// Notes and logs that an attempt failed or the connection is lost. `meanwhile` says what happens to the messages.
     fn connection_lost(&mut self, name: &str, loss: Loss, meanwhile: &str, now: Instant) {
         self.check_lasting(name, now);
         self.short_connections += u32::from(self.connected_since.take().is_some());
@@ -554,14 +556,14 @@ impl ConnectionState {
         std::mem::replace(&mut self.before, true)
     }
 
-    /// Makes the next pause short again once the connection lasts.
+    /// Resets the pause once the connection has lasted.
     fn check_lasting(&mut self, name: &str, now: Instant) {
         if self.connected_since.is_none_or(|since| now.duration_since(since) < LASTING) {
             return;
         }
         self.backoff.reset();
         if std::mem::take(&mut self.short_connections) >= MANY_SHORT {
-            log::info!("sink {name}: connected; the connection lasts again");
+            log::info!("sink {name}: connection stable again");
         }
     }
 }
@@ -578,7 +580,7 @@ mod tests {
 
     use super::*;
 
-    /// A client of a broker that says nothing.
+    /// A client of a silent broker.
     struct Silent;
 
     impl BrokerClient for Silent {
@@ -636,7 +638,7 @@ mod tests {
             sink.window.next();
             sink.window.sent();
             sink.window.push(Arc::new(trial));
-            // Memory has room for one of both.
+            // Memory has room for one of the two.
             sink.refuse(2, "no right");
             assert_eq!((sink.refused.len(), sink.refused.first_number()), (2, Some(1)));
             assert_eq!(sink.counters.failed.load(Ordering::Relaxed), 1);
@@ -684,7 +686,7 @@ mod tests {
         let mut pauses = |lasted| std::array::from_fn::<_, 5, _>(|_| pause_after(&mut state, &mut now, lasted));
         let short = pauses(Duration::from_millis(200));
         assert!(short.is_sorted_by(|a, b| a < b), "{short:?}");
-        // As long as another client with the same id pauses at most.
+        // The longest pause of another client with the same id.
         let longer = pauses(LONGEST_PAUSE);
         assert!(longer.iter().all(|pause| *pause > LONGEST_PAUSE / 2), "{longer:?}");
         let lasting = pauses(LASTING);

@@ -1,5 +1,5 @@
-//! The spool of a durable sink, as the sink's thread uses it: logs and retries what the disk refuses. Another thread syncs what
-//! was written, so that a power cut does not lose it.
+//! The spool as a durable sink's thread uses it. Logs and retries failed writes. Another thread syncs written messages, so
+//! that a power cut does not lose them.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::io;
@@ -23,7 +23,7 @@ use crate::spool::{MOST_BYTES, OpenError, Spool, Unsynced};
 const HANDOVER: Duration = Duration::from_millis(20);
 /// How often to log a problem that persists.
 const QUIET: Duration = Duration::from_secs(60);
-/// How often to look whether a sync has ended.
+/// How often to check whether a sync has ended.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 /// How long to wait before retrying a sync or a read that failed.
 const TRY_AGAIN: Duration = Duration::from_secs(1);
@@ -36,7 +36,7 @@ pub struct SpoolWriter {
     sync_every: Duration,
     /// `None` while the spool cannot be opened.
     pub spool: Option<Spool>,
-    /// Messages that the disk has not accepted yet, with their frames' numbers for the log; newer than all on it.
+    /// Messages that were not written to disk yet, with their frames' numbers for the log; newer than all messages on it.
     pub unwritten: VecDeque<(QueuedMessage, u64)>,
     /// The numbers of messages in flight that are not on disk.
     pub memory_only: BTreeSet<u64>,
@@ -45,7 +45,7 @@ pub struct SpoolWriter {
     outage: Outage,
     /// Why the spool cannot be read, and when to read again.
     read_failure: Option<(String, Instant)>,
-    /// When to sync what was written.
+    /// When to sync the written messages.
     sync_due: Option<Instant>,
     syncing: Option<Syncing>,
     /// Why the last sync failed.
@@ -56,7 +56,7 @@ pub struct SpoolWriter {
     /// For the log: messages that count as accepted once they are synced.
     unaccepted: Vec<String>,
     full: RateLimit,
-    /// How many dropped messages and damaged places were logged.
+    /// The dropped messages and damaged places that were already logged.
     logged_dropped: u64,
     logged_damaged: u64,
 }
@@ -64,7 +64,7 @@ pub struct SpoolWriter {
 /// A sync on another thread.
 struct Syncing {
     task: JoinHandle<(Unsynced, io::Result<()>)>,
-    /// The messages that it is about, see [`SpoolWriter::unaccepted`].
+    /// The messages that it covers, see [`SpoolWriter::unaccepted`].
     unaccepted: Vec<String>,
     look_again: Instant,
 }
@@ -98,7 +98,7 @@ impl SpoolWriter {
         };
         if if_unusable == IfUnusable::Refuse {
             match writer.open_spool() {
-                // The old sink of this process hands it over in a moment.
+                // The old sink of this process is about to hand it over.
                 Ok(()) | Err(OpenError::HeldByThisProcess) => {}
                 Err(error) if error.is_full_disk() => writer.outage.failed(&error.to_string(), Instant::now()),
                 Err(error) => return Err(cannot_open(&writer.directory, &error)),
@@ -129,13 +129,13 @@ impl SpoolWriter {
             None => Some(self.open_again),
             Some(_) => (!self.unwritten.is_empty()).then(|| self.outage.next_try(now)),
         };
-        // Without a connection nothing reads when the time has come.
+        // Without a connection, nothing else triggers a read at that time.
         let read = self.read_failure.as_ref().map(|(_, again)| *again).filter(|again| *again > now);
         let sync = self.syncing.as_ref().map(|syncing| syncing.look_again).or(self.sync_due);
         [write, read, sync].into_iter().flatten().min()
     }
 
-    /// Opens a spool that could not be opened, and syncs what is due.
+    /// Opens a spool that could not be opened before, and runs a sync that is due.
     pub fn attend(&mut self) {
         let now = Instant::now();
         if self.spool.is_none() && now >= self.open_again {
@@ -157,7 +157,7 @@ impl SpoolWriter {
         }
     }
 
-    /// Writes all unwritten messages, oldest first; returns `false` if it wrote none and they are to be tried again.
+    /// Writes all unwritten messages, oldest first; returns `false` if it wrote none and they must be retried.
     pub fn write(&mut self) -> bool {
         let Some(spool) = &mut self.spool else { return false };
         let now = Instant::now();
@@ -235,7 +235,7 @@ impl SpoolWriter {
     /// Writes the acknowledged number. If that fails, messages are sent twice after a restart.
     pub fn write_cursor(&mut self) {
         match self.spool.as_mut().map(Spool::write_cursor) {
-            // With 0 only the cursor is left, and an old cursor costs only messages that are sent twice.
+            // With 0 only the cursor is left to sync, and an old cursor only makes messages be sent twice.
             Some(Ok(true)) if self.sync_every.is_zero() => self.schedule_sync(Duration::from_secs(1)),
             Some(Ok(true)) => self.schedule_sync(self.sync_every),
             Some(Err(error)) => self.complain(&error),
@@ -243,7 +243,7 @@ impl SpoolWriter {
         }
     }
 
-    /// Publishes what the spool holds, and logs what is lost.
+    /// Publishes the spool's counters, and logs losses.
     pub fn report(&mut self, counters: &Counters) {
         let outage = self.outage.reason().map(str::to_owned);
         let outage = outage.or_else(|| self.sync_failure.clone());
@@ -311,7 +311,7 @@ impl SpoolWriter {
     fn begin_sync(&mut self, now: Instant) {
         self.sync_due = None;
         let Some(mut unsynced) = self.spool.as_mut().and_then(Spool::unsynced) else {
-            // What a sync that failed was about is acknowledged and deleted.
+            // The messages of the failed sync are acknowledged and deleted.
             return self.synced(Unsynced::default(), Ok(()));
         };
         let task = tokio::task::spawn_blocking(move || {
@@ -322,7 +322,7 @@ impl SpoolWriter {
         self.syncing = Some(Syncing { task, unaccepted, look_again: now + LOOK_AGAIN });
     }
 
-    /// Ends the sync that was begun, if it is done.
+    /// Finishes the running sync, if it is done.
     fn end_sync(&mut self, now: Instant) {
         let Some(Syncing { mut task, unaccepted, .. }) = self.syncing.take() else { return };
         match (&mut task).now_or_never() {
@@ -429,7 +429,7 @@ mod tests {
         (QueuedMessage { number, id: "0-1".into(), camera: "door".into(), line: Bytes::from_static(b"{}") }, number)
     }
 
-    /// Whether something is due `after` what has just been done, which began `before`.
+    /// Whether more work is due `after` the work that began `before`.
     fn is_due(due: Option<Instant>, before: Instant, after: Duration) -> bool {
         due.is_some_and(|due| (before + after..=Instant::now() + after).contains(&due))
     }
@@ -458,7 +458,7 @@ mod tests {
         assert_eq!(strict.due(), None);
         let unsynced = |writer: &SpoolWriter| writer.spool.as_ref().unwrap().unsynced_bytes();
         assert!(unsynced(&lazy) > 0 && unsynced(&strict) == 0);
-        // The cursor: with 0 a second later.
+        // The cursor: with 0, a second later.
         lazy.sync_due = None;
         for (writer, after) in [(&mut lazy, 5 * SECOND), (&mut strict, SECOND)] {
             writer.write_cursor();
@@ -476,7 +476,7 @@ mod tests {
         assert!(strict.write());
         strict.unwritten.clear();
         assert!(is_due(strict.due(), before, TRY_AGAIN) && unsynced(&strict) > 0);
-        // So much is synced at once.
+        // This much is synced at once.
         let (mut large, number) = message(2);
         large.line = vec![b'x'; 5 << 20].into();
         lazy.unwritten.push_back((large, number));
@@ -551,7 +551,7 @@ mod tests {
             writer.sync_and_wait();
             assert_eq!(outage(&mut writer), None);
             assert_eq!(writer.spool.as_ref().unwrap().unsynced_bytes(), 0);
-            // What it was about is gone.
+            // The messages that it covered are gone.
             writer.sync_failure = Some("test".to_owned());
             while writer.spool.as_mut().unwrap().unsynced().is_some() {}
             writer.begin_sync(before);
@@ -590,7 +590,7 @@ mod tests {
         assert!(writer.spool.is_some());
         writer.report(&counters);
         assert_eq!(counters.spool.lock().clone().unwrap().outage, None);
-        // Another sink of this process has it for a moment.
+        // Another sink of this process still has it briefly.
         let mut other = SpoolWriter::open(&config, IfUnusable::Refuse).unwrap();
         assert!(other.spool.is_none());
         let before = Instant::now();

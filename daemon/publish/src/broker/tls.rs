@@ -85,7 +85,7 @@ fn certificates(key: &'static str, path: &Path) -> Result<Vec<CertificateDer<'st
     Ok(all)
 }
 
-/// Reads a file of certificates or of a key: not a pipe, for which the sink would wait.
+/// Reads a file of certificates or of a key. Rejects a pipe, which would block the sink.
 fn read_pem(path: &Path) -> Result<Vec<u8>, pem::Error> {
     regular_file::read(path, MOST_PEM_BYTES).map_err(pem::Error::Io)
 }
@@ -101,7 +101,7 @@ fn unreadable(key: &'static str, path: &Path, what: &str, error: &pem::Error) ->
     }
 }
 
-/// Returns why TLS failed and what to do; `plain` is the URL scheme without TLS. `None` if the error is not one of TLS.
+/// Returns why TLS failed and what to do; `plain` is the URL scheme without TLS. `None` if the error does not come from TLS.
 pub fn explain(error: &io::Error, host: &str, plain: &str) -> Option<String> {
     let error = error.get_ref()?.downcast_ref::<Error>()?;
     Some(match error {

@@ -9,7 +9,7 @@ use super::{QueuedMessage, WINDOW, WINDOW_BYTES};
 pub struct Window {
     /// Numbers rise. The first is never acknowledged.
     entries: VecDeque<InFlight>,
-    /// Entries before this one are acknowledged or on their way.
+    /// Entries before this one were acknowledged or sent.
     next: usize,
 }
 
@@ -47,8 +47,8 @@ impl Window {
         if bytes < WINDOW_BYTES { WINDOW.saturating_sub(self.entries.len()) } else { 0 }
     }
 
-    /// Returns how many more messages of refused cameras it has room for. They take half of it at most, so that a camera that is
-    /// accepted again does not hold up the others until its backlog is out.
+    /// Returns how many more messages of refused cameras it has room for. They take at most half of it, so that a camera that
+    /// is accepted again does not hold up the others until its backlog is sent.
     pub fn room_for_refused(&self, is_refused: impl Fn(&str) -> bool) -> usize {
         let theirs = self.entries.iter().filter(|entry| is_refused(&entry.message.camera));
         let (messages, bytes) =
@@ -70,7 +70,7 @@ impl Window {
         self.entries.iter().any(|entry| entry.on_its_way && !entry.acknowledged)
     }
 
-    /// Starts over on a new connection: every unacknowledged message is sent again.
+    /// Starts over on a new connection: every unacknowledged message will be sent again.
     pub fn rewind(&mut self) {
         self.next = 0;
         self.entries.iter_mut().for_each(|entry| entry.on_its_way = false);
@@ -99,7 +99,7 @@ impl Window {
         is_news
     }
 
-    /// Takes the message of this number out, which the broker refuses, and those of its camera that are not on their way.
+    /// Takes out the message of this number, which the broker refuses, and the unsent ones of its camera.
     pub fn take_refused(&mut self, number: u64) -> Vec<Arc<QueuedMessage>> {
         let refused =
             self.place(number).ok().filter(|at| self.entries.get(*at).is_some_and(|entry| !entry.acknowledged));
@@ -172,7 +172,7 @@ mod tests {
             window.push(message(number, "yard"));
         }
         assert_eq!((room(&window), window.room()), (0, WINDOW / 2));
-        // A full window has room for none, whose messages it may have.
+        // A full window has no room for messages of refused cameras, but may already hold some.
         let mut window = window_of("door", WINDOW - 1);
         assert_eq!(room(&window), 1);
         window.push(message(WINDOW as u64, "door"));

@@ -6,7 +6,7 @@ use visiond_message::status::CameraStatus;
 use visiond_message::{Message, StateMessage};
 use visiond_telemetry::metrics::Phase;
 
-/// A frame rate that differs by less counts as unchanged for [`RATE_WAIT`].
+/// A frame rate that differs by less than this counts as unchanged for [`RATE_WAIT`].
 const RATE_STEP: f64 = 0.5;
 const RATE_WAIT: Duration = Duration::from_secs(10);
 
@@ -43,7 +43,7 @@ impl StateTracker {
         StateMessage::new(status, newest, occupied)
     }
 
-    /// Whether to publish `state`, at the earliest `interval` after the last one. If so, it counts as published.
+    /// Whether to publish `state`, which must be at least `interval` after the last one. If so, it counts as published.
     pub fn due(&mut self, state: &StateMessage, interval: Duration, now: Instant) -> bool {
         let due = self.published.as_ref().is_none_or(|(before, at)| {
             let since = now.saturating_duration_since(*at);
@@ -111,7 +111,7 @@ mod tests {
         assert!(!look(None, 0).occupied);
         let person = message_of(1, &["person", "dog", "person"]);
         camera.count_published(&person);
-        // Seen between two updates; the newest message has nothing.
+        // Seen between two updates; the newest message has no detection.
         let nothing = message_of(2, &[]);
         let state = look(Some(&nothing), 1);
         assert!(state.occupied && state.counts.is_empty());

@@ -19,22 +19,22 @@ use super::session::MqttSession;
 use super::topics::{DETECTIONS, SNAPSHOT, STATE, Topics};
 use crate::sink::SinkContext;
 
-/// How many retained messages may wait to be sent before states and pictures wait too, because the broker accepts nothing.
+/// How many retained messages may wait to be sent before states and pictures also wait, because the broker accepts nothing.
 const MOST_WAITING: usize = 256;
 /// How many bytes they may have.
 const MOST_BYTES: usize = 8 << 20;
-/// How many topics that the broker retained earlier visiond remembers to clear them; the next session clears the others. Enough for
-/// 1,000 cameras with ten labels.
+/// How many previously retained topics visiond remembers in order to clear them; the next session clears the others. Enough
+/// for 1,000 cameras with ten labels.
 const MOST_CLEARED: usize = 16 << 10;
 /// How many bytes they may have.
 const MOST_CLEARED_BYTES: usize = 2 << 20;
-/// How many discovery topics that the broker retained visiond remembers of a camera.
+/// How many retained discovery topics visiond remembers for each camera.
 const MOST_DISCOVERY: usize = 1024;
-/// Longer topics are not visiond's, in bytes.
+/// The longest topic that can be visiond's, in bytes.
 const LONGEST_TOPIC: usize = 1024;
-/// How long to receive what the broker retained earlier, after the last of it.
+/// How long to wait for further retained messages after the last one.
 const RETAINED_SCAN: Duration = Duration::from_secs(3);
-/// How long to receive it at most.
+/// The maximum time to receive retained messages.
 const LONGEST_SCAN: Duration = Duration::from_secs(60);
 /// How long to wait for a camera's next frame, to publish it as a picture.
 const NEXT_FRAME: Duration = Duration::from_secs(5);
@@ -64,14 +64,14 @@ pub struct RetainedCameras {
     to_clear_bytes: usize,
 }
 
-/// What is known of a camera.
+/// The sink's knowledge about a camera.
 #[derive(Debug, Default)]
 struct Known {
-    /// The names of its models, with commas between.
+    /// The names of its models, separated by commas.
     models: Arc<str>,
-    /// What its models give besides detections.
+    /// The outputs of its models other than detections.
     values: Vec<Arc<ModelValues>>,
-    /// The form of its ids in Home Assistant; `None` until the search for what the broker retains has ended, if that decides.
+    /// The form of its ids in Home Assistant; `None` while it depends on a search for retained messages that has not ended.
     ids: Option<Ids>,
     /// Discovery topics that the broker retained: with ids of the first form, or with distinct ids while `ids` is undecided.
     discovery_topics: BTreeSet<String>,
@@ -145,7 +145,7 @@ impl RetainedCameras {
         }
         let snapshots = std::mem::take(&mut *self.snapshots.lock());
         for (camera, jpeg) in snapshots {
-            // One may arrive after pictures were switched off.
+            // A picture may arrive after pictures were switched off.
             if self.known.contains_key(&camera) && !self.config.snapshot_interval.is_zero() {
                 let publish = self.retained(self.topics.snapshot(&camera), jpeg, "image/jpeg");
                 session.publish(publish);
@@ -177,7 +177,7 @@ impl RetainedCameras {
         }
     }
 
-    /// Handles a message that the broker retained earlier: clears it if its camera is gone, or does not publish there any more.
+    /// Handles a message that the broker retained earlier: clears it if its camera is gone or no longer publishes there.
     pub fn incoming(&mut self, message: &Incoming) {
         let is_ours = message.retained && !message.payload.is_empty() && message.topic.len() <= LONGEST_TOPIC;
         if !is_ours {
@@ -198,7 +198,7 @@ impl RetainedCameras {
                 if !stays {
                     self.clear_later(topic.clone());
                 }
-                // The other topics of a camera that is gone: some brokers or rights do not show them.
+                // Also clear the other topics of a camera that is gone, which some brokers or permissions do not show.
                 if !stays && what == STATE {
                     let (snapshot, detections) = (self.topics.snapshot(camera), self.topics.detections(camera));
                     self.clear_later(snapshot);
@@ -215,7 +215,7 @@ impl RetainedCameras {
         }
     }
 
-    /// Clears what the broker retains there, once there is room.
+    /// Clears the retained message on this topic once there is room.
     fn clear_later(&mut self, topic: String) {
         let bytes = topic.len();
         if self.to_clear.len() < MOST_CLEARED
@@ -226,8 +226,8 @@ impl RetainedCameras {
         }
     }
 
-    /// Clears what the broker retains about every camera, because the sink is removed: also the discovery, unless another sink
-    /// announces it.
+    /// Clears the retained messages of every camera, because the sink is removed. This includes discovery, unless another
+    /// sink announces it.
     pub fn removed(&self, session: &mut MqttSession, clears_discovery: bool) {
         self.known.keys().for_each(|camera| self.clear(session, camera));
         if clears_discovery {
@@ -242,7 +242,7 @@ impl RetainedCameras {
         }
     }
 
-    /// Whether this announces one of the cameras with ids of the first form, which it then keeps.
+    /// Whether this announces one of the cameras with ids of the first form, which the camera then keeps.
     fn keep_first_ids(&mut self, message: &Incoming) -> bool {
         let Some(discovery) = &self.discovery else { return false };
         let mut open = self
@@ -279,7 +279,7 @@ impl RetainedCameras {
         has_room
     }
 
-    /// Subscribes to what the broker retained earlier, once a session, when what this session retains has gone out.
+    /// Subscribes to previously retained messages once per session, after this session's own retained messages were sent.
     fn scan_retained(&mut self, session: &mut MqttSession, now: Instant) {
         match &self.retained_scan {
             RetainedScan::Pending if !session.has_wildcards() => self.end_scan(),
@@ -305,7 +305,7 @@ impl RetainedCameras {
         }
     }
 
-    /// Notes that everything is known that the broker retained.
+    /// Notes that all retained messages are known.
     fn end_scan(&mut self) {
         self.retained_scan = RetainedScan::Done;
         if let Some(discovery) = &self.discovery {
@@ -344,8 +344,8 @@ impl RetainedCameras {
             self.next_snapshots.insert(Arc::clone(name), now + interval);
             let (view, snapshots, name) = (self.live.view(name), Arc::clone(&self.snapshots), Arc::clone(name));
             let overlay = self.config.snapshot_overlay;
-            // Of the model's frames: a preview is for people who watch. Gives up before the next picture is due, so that each camera
-            // has at most one request.
+            // Use the model's frames, because a preview is for viewers. Give up before the next picture is due, so that each
+            // camera has at most one request.
             tokio::spawn(async move {
                 // Without a frame there is no picture; the camera's state says why.
                 if let Ok(picture) = view.jpeg(PictureStream::Model, overlay, NEXT_FRAME.min(interval)).await {
@@ -385,7 +385,7 @@ impl RetainedCameras {
         self.announced = wanted;
     }
 
-    /// Clears what the broker retains about a camera.
+    /// Clears the retained messages about a camera.
     fn clear(&self, session: &mut MqttSession, camera: &str) {
         let detections = self.config.retain.then(|| self.topics.detections(camera));
         for topic in [self.topics.state(camera), self.topics.snapshot(camera)].into_iter().chain(detections) {
@@ -397,7 +397,7 @@ impl RetainedCameras {
         self.chosen.is_empty() || self.chosen.iter().any(|chosen| chosen == camera)
     }
 
-    /// Makes a message for the broker to retain.
+    /// Creates a message for the broker to retain.
     fn retained(&self, topic: String, payload: Bytes, content_type: &'static str) -> Publish {
         Publish::retained(topic, payload, STATE_QOS, Some(content_type))
     }
@@ -477,7 +477,8 @@ mod tests {
             self.context.live.set_lanes(vec![LaneView { lane: Arc::new(LaneMetrics::new(model.into())), cameras }]);
         }
 
-        /// What the cameras publish then: topic and payload, or the topics subscribed to or no more.
+        /// The packets that the cameras send at that time: topic and payload, or the topics that are subscribed or
+        /// unsubscribed.
         async fn tick(&mut self, now: Instant) -> Vec<(String, String)> {
             self.cameras.tick(&mut self.session, now);
             self.said().await
@@ -504,7 +505,7 @@ mod tests {
         }
     }
 
-    /// The topics without what all of them begin with.
+    /// The topics without their common prefix.
     fn topics_of(said: &[(String, String)]) -> Vec<&str> {
         let short = |topic: &'_ str| topic.rsplit_once("gate/").map_or(topic.len(), |(before, _)| before.len() + 5);
         said.iter().map(|(topic, _)| if topic.contains("gate/") { &topic[short(topic)..] } else { topic }).collect()
@@ -559,7 +560,7 @@ mod tests {
             assert!(topic.ends_with("cameras/door/state") && state.contains("\"counts\":{\"person\":2}"), "{said:?}");
             let due = |bench: &Bench| bench.cameras.next_snapshots.get("door").copied();
             assert_eq!(due(&bench), Some(start + 7 * SECOND));
-            // It ends the search for what the broker retained.
+            // It ends the search for retained messages.
             assert_eq!(bench.tick(start + 3 * SECOND).await, [("unsubscribe".to_owned(), filters)]);
             assert_eq!(due(&bench), Some(start + 7 * SECOND));
             let pictures = ["door", "gone"].map(|name| (name.into(), Bytes::from_static(b"jpeg")));
@@ -574,7 +575,7 @@ mod tests {
             assert_eq!(discovery(&said).len(), 4);
             assert!(said.iter().all(|(_, payload)| payload.contains("faces")), "{said:?}");
             assert_eq!(discovery(&bench.tick(start + 11 * SECOND).await), [""; 0]);
-            // Every camera, and without discovery.
+            // Every camera, without discovery.
             let plain = MqttSinkConfig { home_assistant: false, snapshot_interval: Duration::ZERO, ..everything() };
             bench.cameras.configure(&SinkConfig::default(), &plain, &bench.context, &bench.topics);
             yard.enter(Phase::Streaming);
@@ -690,7 +691,7 @@ mod tests {
     #[test]
     fn distinct_ids_that_the_broker_retained_stay_until_the_search_decides() {
         run(async {
-            // With and without a message of an earlier version.
+            // With and without a retained message from an earlier version.
             for is_old in [false, true] {
                 let mut bench = Bench::new(&SinkConfig::default(), &MqttSinkConfig { retain: false, ..everything() });
                 let (door, lane) =
@@ -784,7 +785,7 @@ mod tests {
             let of = |name: &str, is_there: bool| (name.to_owned(), is_there);
             let start = Instant::now();
             assert_eq!(changed(&bench.tick(start).await), [of("door_attribute_age", true)]);
-            // What an earlier start had announced.
+            // The topics that an earlier start had announced.
             for entity in ["attribute_age", "attribute_hat", "share_road"] {
                 let topic = format!("homeassistant/sensor/visiond_gate/door_{entity}/config");
                 let payload = Bytes::from_static(br#"{"origin":{"name":"visiond"}}"#);
@@ -792,7 +793,7 @@ mod tests {
             }
             let said = bench.tick(start + SECOND).await;
             assert_eq!((changed(&said), said.len()), (vec![of("door_attribute_hat", false)], 2), "{said:?}");
-            // Loaded again under its name, with a label instead of the number.
+            // Reloaded under the same name, with a label instead of the number.
             gives(&[("age", false), ("hat", false)]);
             let said = bench.tick(start + 4 * SECOND).await;
             assert_eq!(changed(&said), [of("door_attribute_age", true), of("door_attribute_hat", true)]);

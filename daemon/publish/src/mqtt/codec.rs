@@ -1,8 +1,8 @@
 //! Encodes and decodes MQTT packets, with the same types for MQTT 3.1.1 and 5.
 //!
-//! rumqttc makes the bytes. visiond does not use its event loop, which acknowledges by numbers of its own, keeps unacknowledged
-//! messages over a lost connection, and cannot be dropped in the middle of a step. The sink does all of that, see
-//! [`MqttSession`](super::session).
+//! rumqttc encodes and decodes the bytes. visiond does not use its event loop, which acknowledges by its own numbers, keeps
+//! unacknowledged messages across a lost connection, and cannot be dropped in the middle of a step. The sink handles all of
+//! that, see [`MqttSession`](super::session).
 
 use bytes::{Bytes, BytesMut};
 use rumqttc::mqttbytes::v4;
@@ -85,7 +85,7 @@ pub struct BrokerLimits {
     pub qos: u8,
     pub retain: bool,
     pub keep_alive_seconds: Option<u16>,
-    /// Whether it allows subscriptions with wildcards.
+    /// Whether the broker allows subscriptions with wildcards.
     pub wildcards: bool,
 }
 
@@ -143,7 +143,7 @@ pub struct Incoming {
 pub struct Refusal {
     /// The broker's reason, and what to change there.
     pub reason: String,
-    /// It accepts no message as large as this one, so that sending it again would hold up others for nothing.
+    /// It accepts no message as large as this one, so sending it again would only hold up others.
     pub is_too_large: bool,
 }
 
@@ -155,7 +155,7 @@ pub enum SessionRefusal {
     Version,
     /// It retains nothing, so it does not accept a retained will.
     Retain,
-    /// It has no quality of service 1, so it does not accept such a will.
+    /// It does not support QoS 1, so it does not accept such a will.
     Qos,
     /// Any other reason, in the broker's own words.
     Other(String),
@@ -371,8 +371,8 @@ fn limits(properties: Option<&v5::ConnAckProperties>) -> BrokerLimits {
     }
 }
 
-/// Returns the PUBACK or PUBREC that begins with `start`, with a reason that MQTT 5 has for DISCONNECT alone: Mosquitto refuses a
-/// message above its `message_size_limit` with 0x95.
+/// Returns the PUBACK or PUBREC that begins with `start`, with a reason that MQTT 5 defines only for DISCONNECT: Mosquitto
+/// refuses a message above its `message_size_limit` with 0x95.
 fn foreign_acknowledgement(start: [u8; 7], code: u8) -> Option<Packet> {
     let reason = v5::DisconnectReasonCode::try_from(code).ok()?;
     let [kind, length @ ..] = start;
@@ -474,7 +474,7 @@ mod tests {
         let refused = Packet::PubAck(1, refusal("not authorized; allow this user to publish there", false));
         assert_eq!(read(MqttProtocol::V5, &[0x40, 4, 0, 1, 0x87, 0]), Ok(Some(refused)));
         let too_large = "packet too large; raise its limit (Mosquitto: `message_size_limit`)";
-        // Also with a length that takes more bytes than it needs.
+        // Also with a length field that is longer than necessary.
         for (bytes, packet) in [
             (&[0x40, 3, 1, 2, 0x95][..], Packet::PubAck(0x102, refusal(too_large, true))),
             (&[0x40, 0x84, 0x80, 0x80, 0, 1, 2, 0x95, 0], Packet::PubAck(0x102, refusal(too_large, true))),
@@ -512,7 +512,7 @@ mod tests {
             let connack = [&[0x20, 3 + bytes, 0, 0, bytes], property].concat();
             assert_eq!(read(MqttProtocol::V5, &connack), Ok(Some(Packet::ConnAck(limits))));
         }
-        // MQTT 3.1.1 announces none: Mosquitto's.
+        // MQTT 3.1.1 announces none: Mosquitto's default.
         let limits = BrokerLimits { in_flight: 20, ..default };
         assert_eq!(read(MqttProtocol::V3, &[0x20, 2, 0, 0]), Ok(Some(Packet::ConnAck(limits))));
     }

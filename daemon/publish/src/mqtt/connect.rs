@@ -19,7 +19,7 @@ use crate::broker::{TcpOrTls, tls};
 pub enum NoSession {
     /// The broker does not accept this will.
     Will(SessionRefusal),
-    /// The broker closed the connection without an answer: those of MQTT 3.1.1 do so if they do not accept the will.
+    /// The broker closed the connection without an answer: MQTT 3.1.1 brokers do that if they do not accept the will.
     Closed(String),
     Other(String),
 }
@@ -58,7 +58,7 @@ pub async fn open(config: &MqttSinkConfig, connect: &Connect) -> Result<MqttSess
     let encrypted = scheme == "mqtts";
     let port = port.unwrap_or(default_port(scheme));
     let tcp = TcpStream::connect((host, port)).await.map_err(|error| unreachable(&error, host, port))?;
-    // A small message must not wait for the acknowledgement of the one before.
+    // A small message must not wait for the acknowledgement of the previous one.
     let _ = tcp.set_nodelay(true);
     let broken = |error: io::Error| broken(&error, config, host);
     let mut stream: Box<dyn TcpOrTls> = if encrypted {
@@ -111,7 +111,7 @@ fn refused(refusal: SessionRefusal, config: &MqttSinkConfig, other_version: &str
             None => "the broker requires a user and a password: set `login`".to_owned(),
         },
         SessionRefusal::ClientId if config.protocol == MqttProtocol::V3 => {
-            // Some brokers say so of a keep-alive that is longer than their own limit.
+            // Some brokers report this for a keep-alive that exceeds their limit.
             "the broker rejects the client id: set another `client_id`, or a shorter `keep_alive`".to_owned()
         }
         SessionRefusal::ClientId => "the broker rejects the client id: set another `client_id`".to_owned(),

@@ -8,7 +8,7 @@ use visiond_telemetry::metrics::ModelValues;
 
 use super::topics::Topics;
 
-/// How the names of entities begin that a model has, or has not.
+/// The prefixes of entity names that depend on the model.
 const SHARE: &str = "share_";
 const ATTRIBUTE: &str = "attribute_";
 
@@ -34,8 +34,8 @@ impl Discovery {
         })
     }
 
-    /// Returns the discovery messages of a camera, by topic; the broker retains them. `models` are the names of its
-    /// models, and `values` what they give.
+    /// Returns the discovery messages of a camera, by topic; the broker retains them. `models` are the names of its models,
+    /// and `values` their outputs.
     pub fn camera(&self, camera: &str, ids: Ids, models: &str, values: &[Arc<ModelValues>]) -> Vec<(String, Value)> {
         let mut all = Vec::new();
         let (device_id, object) = (self.device_id(camera, ids), object(camera, ids));
@@ -53,7 +53,7 @@ impl Discovery {
         add("binary_sensor", "occupancy", "Occupancy", occupancy);
         add("sensor", "detections", "Detections", sensor("mdi:counter", "{{ value_json.detections }}"));
         for label in &self.labels {
-            // A JSON string is a valid Jinja string too.
+            // A JSON string is also a valid Jinja string.
             let template = format!("{{{{ value_json.counts.get({}, 0) }}}}", Value::from(label.as_str()));
             let entity = format!("count_{}", in_topic(label));
             add("sensor", &entity, &format!("Count of {label}"), sensor("mdi:counter", &template));
@@ -92,7 +92,7 @@ impl Discovery {
         format!("{}/+/visiond_{}/+/config", self.prefix, self.device)
     }
 
-    /// Whether a topic begins like those of this camera; cheaper than [`Self::camera`].
+    /// Whether a topic has the prefix of this camera's topics; cheaper than [`Self::camera`].
     pub fn may_be_of(&self, camera: &str, ids: Ids, topic: &str) -> bool {
         let below = topic.strip_prefix(&self.prefix).and_then(|rest| rest.strip_prefix('/')?.split_once('/'));
         let start = format!("visiond_{}/{}_", self.device, object(camera, ids));
@@ -153,7 +153,7 @@ impl Discovery {
 pub enum Ids {
     /// Names joined by `_`. Device `gate` with camera `north_door` has the ids of device `gate_north` with camera `door`.
     First,
-    /// The same where no name has a `_`; no two are equal.
+    /// The same if no name has a `_`; no two are equal.
     Distinct,
 }
 
@@ -166,7 +166,7 @@ fn object(camera: &str, ids: Ids) -> String {
     }
 }
 
-/// Whether a discovery message is one of visiond's, of any version.
+/// Whether a discovery message comes from visiond, of any version.
 pub fn is_ours(payload: &[u8]) -> bool {
     serde_json::from_slice::<Value>(payload).is_ok_and(|entity| entity["origin"]["name"] == "visiond")
 }

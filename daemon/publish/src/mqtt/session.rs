@@ -1,8 +1,8 @@
 //! A session with a broker: sends messages in order, and receives acknowledgements by packet id.
 //!
 //! All waiting is in [`MqttSession::next_event`]. Its future may be dropped at any await, because the session keeps what was read
-//! or half written. The session is clean: after a lost connection neither visiond nor the broker has any of it, and the sink
-//! sends unacknowledged messages again.
+//! or half written. The session is clean: after a lost connection, neither visiond nor the broker keeps any of it, and the
+//! sink sends unacknowledged messages again.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::future::poll_fn;
@@ -17,9 +17,9 @@ use tokio::io::ReadBuf;
 use super::codec::{BrokerLimits, Codec, DISCONNECT, Incoming, PINGREQ, Packet, Publish, WillDelivery, pubrel};
 use crate::broker::{TcpOrTls, UNASKED_BYTES, unasked};
 
-/// How many bytes may wait for the socket before the session makes no more packets.
+/// How many bytes may wait for the socket before the session stops creating packets.
 const OUTPUT_BYTES: usize = 256 << 10;
-/// How many bytes a broker may send for a subscription: what it retains for a thousand cameras.
+/// How many bytes a broker may send for a subscription: the retained messages of a thousand cameras.
 const SUBSCRIBED_BYTES: usize = 64 << 20;
 const SUBSCRIBED_MESSAGES: usize = 64 << 10;
 /// How many topics of refused states and pictures the session remembers.
@@ -36,9 +36,9 @@ pub enum SessionEvent {
     Impossible(Option<u64>, String),
     /// The broker refuses the message of this number, which has this topic, and why.
     Refused(u64, String, String),
-    /// The broker refuses a state or a picture for this topic, and why; it refused none before.
+    /// The broker refuses a state or a picture for this topic, and why; the first refusal.
     OwnRefused(String, String),
-    /// The broker accepts states and pictures for every topic again that it refused before.
+    /// The broker again accepts states and pictures for every topic that it had refused.
     OwnAccepted,
     /// A message on a subscribed topic.
     Incoming(Incoming),
@@ -66,7 +66,7 @@ pub struct MqttSession {
     /// Bytes that the socket has taken so far.
     written: u64,
     unflushed: bool,
-    /// Messages without a number of the sink's: states and pictures.
+    /// Messages that have no number from the sink: states and pictures.
     own: VecDeque<Publish>,
     messages: VecDeque<(u64, Publish)>,
     /// Sent messages without an acknowledgement, by packet id.
@@ -84,7 +84,7 @@ pub struct MqttSession {
     now: Instant,
     received_at: Instant,
     sent_at: Instant,
-    /// When the last PINGREQ went out, if nothing has come since.
+    /// When the last PINGREQ was sent, if nothing has arrived since.
     pinged_at: Option<Instant>,
     /// Whether the broker owes a PINGRESP.
     pinged: bool,
@@ -136,7 +136,7 @@ impl MqttSession {
             refused: BTreeMap::new(),
             refused_until: None,
         };
-        // Packets may have come together with CONNACK.
+        // Packets may have arrived together with CONNACK.
         if let Err(reason) = session.decode() {
             session.lost = Some(SessionEvent::Lost(reason));
         }
@@ -176,7 +176,7 @@ impl MqttSession {
         self.has_acknowledged
     }
 
-    /// Makes the session publish only what a broker accepts that accepts no stronger will.
+    /// Restricts the session to the features of a broker that accepts no stronger will.
     pub fn limit_to(&mut self, WillDelivery { retain, qos }: WillDelivery) {
         self.limits.retain &= retain;
         if qos == 0 {
@@ -184,7 +184,7 @@ impl MqttSession {
         }
     }
 
-    /// Returns how many bytes they have.
+    /// Returns their size in bytes.
     pub fn own_bytes(&self) -> usize {
         let sent = self.in_flight.values().filter(|sent| sent.number.is_none()).map(|sent| &sent.publish);
         self.own.iter().chain(sent).map(|publish| publish.payload.len()).sum()
@@ -218,7 +218,7 @@ impl MqttSession {
         poll_fn(|context| self.poll(context)).await
     }
 
-    /// Pings a silent broker, and gives up one that does not answer. To be called regularly.
+    /// Pings a silent broker, and gives up on one that does not answer. Must be called regularly.
     pub fn tick(&mut self, now: Instant) {
         self.now = now;
         let since = |then: Instant| now.saturating_duration_since(then);
@@ -267,7 +267,7 @@ impl MqttSession {
             match self.poll(context) {
                 Poll::Ready(SessionEvent::Lost(_) | SessionEvent::TakenOver) => return Poll::Ready(false),
                 Poll::Ready(_) => {}
-                // Everything that can be written and read now was.
+                // Everything that can be written and read now has been.
                 Poll::Pending => {
                     let said = self.own.is_empty() && self.in_flight.values().all(|sent| sent.number.is_some());
                     return if said && self.output.is_empty() { Poll::Ready(true) } else { Poll::Pending };
@@ -301,7 +301,7 @@ impl MqttSession {
         }
     }
 
-    /// Makes packets and writes them; ready when nothing is left to write.
+    /// Creates packets and writes them; ready when nothing is left to write.
     fn write(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         loop {
             self.pack();
@@ -327,7 +327,7 @@ impl MqttSession {
         Poll::Ready(Ok(()))
     }
 
-    /// Makes packets of queued messages until the broker's limit or the output buffer is reached.
+    /// Creates packets from queued messages until the broker's limit or the output buffer is reached.
     fn pack(&mut self) {
         while self.output.len() < OUTPUT_BYTES {
             let message = self.messages.front().map(|(_, publish)| publish);
@@ -365,7 +365,7 @@ impl MqttSession {
         }
     }
 
-    /// Returns a packet id that no message in flight has. There is one, because fewer than 65,535 are in flight.
+    /// Returns a packet id that no message in flight uses. One is always free, because fewer than 65,535 are in flight.
     fn free_number(&mut self) -> u16 {
         loop {
             self.last_number = self.last_number.checked_add(1).unwrap_or(1);
@@ -415,11 +415,11 @@ impl MqttSession {
                     Some(number) => self.events.push_back(SessionEvent::Acknowledged(number)),
                     None if self.refused.remove(&sent.publish.topic).is_none() => {}
                     None if self.refused.is_empty() => self.events.push_back(SessionEvent::OwnAccepted),
-                    // Perhaps the others are accepted too.
+                    // The others may also be accepted.
                     None => self.refused_until = Some(self.now),
                 }
             }
-            // Once for each message, so that a broker that repeats itself and reads nothing fills no memory.
+            // Once for each message, so that a broker that repeats itself and reads nothing cannot fill the memory.
             Packet::PubRec(id, Ok(())) => match self.in_flight.get_mut(&id) {
                 Some(sent) if sent.publish.qos == 2 && !sent.released => {
                     sent.released = true;
@@ -454,7 +454,7 @@ impl MqttSession {
             }
             Packet::TakenOver => self.lost = Some(SessionEvent::TakenOver),
             Packet::Publish(message) => {
-                // A broker that never stops is given up, also if it does not end the subscription.
+                // Give up on a broker that never stops, even if it does not end the subscription.
                 let (bytes, messages) = self.subscribed;
                 if let (Some(bytes), Some(messages)) = (bytes.checked_sub(self.unasked), messages.checked_sub(1)) {
                     (self.subscribed, self.unasked) = ((bytes, messages), 0);
@@ -482,12 +482,12 @@ impl MqttSession {
         }
     }
 
-    /// Returns the newest state or picture of the topic of `publish`, which had that packet id: others may be on their way.
+    /// Returns the newest state or picture for the topic of `publish`, which had that packet id: others may be in flight.
     fn newest<'a>(&'a self, id: u16, publish: &'a Publish) -> &'a Publish {
         let same = |other: &&Publish| other.topic == publish.topic;
         let own = self.in_flight.iter().filter(|(_, sent)| sent.number.is_none());
         let sent = own.map(|(id, sent)| (*id, &sent.publish)).filter(|(_, other)| same(other));
-        // Packet ids count up, and begin again.
+        // Packet ids count up and wrap around.
         let newest = sent.chain([(id, publish)]).min_by_key(|(id, _)| self.last_number.wrapping_sub(*id));
         self.own.iter().rfind(same).or(newest.map(|(_, publish)| publish)).unwrap_or(publish)
     }
@@ -498,7 +498,7 @@ pub fn refused(topic: &str, reason: &str) -> String {
     format!("the broker refuses a message to {topic}: {reason}")
 }
 
-/// Returns what to send again if the broker refuses a state: its picture is replaced by the next one.
+/// Returns the state to send again if the broker refused one. A refused picture is replaced by the next one.
 fn to_keep(publish: &Publish) -> Option<Publish> {
     (publish.payload.len() <= MOST_KEPT_BYTES).then(|| publish.clone())
 }

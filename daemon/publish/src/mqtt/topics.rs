@@ -39,7 +39,7 @@ impl Topics {
         self.of(camera, SNAPSHOT)
     }
 
-    /// Returns the camera that has this topic, and which of its topics it is.
+    /// Returns the camera of this topic, and which of its topics it is.
     pub fn camera_of<'t>(&self, topic: &'t str) -> Option<(&'t str, &'t str)> {
         let (camera, what) = topic.strip_prefix(&self.base)?.strip_prefix("/cameras/")?.rsplit_once('/')?;
         [STATE, SNAPSHOT, DETECTIONS].contains(&what).then_some((camera, what))

@@ -27,7 +27,7 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// Returns whether JetStream has done what it was asked for; `None` if the answer has another form than JetStream's.
+/// Returns whether JetStream has fulfilled the request; `None` if the answer does not have JetStream's form.
 pub fn api_answer(payload: &[u8]) -> Option<Result<(), Refusal>> {
     #[derive(Deserialize)]
     struct Answer {
@@ -37,7 +37,7 @@ pub fn api_answer(payload: &[u8]) -> Option<Result<(), Refusal>> {
     Some(error.map_or(Ok(()), Err))
 }
 
-/// The error code of a message that is larger than the stream ever accepts, by its `max_msg_size`.
+/// The error code for a message that exceeds the stream's `max_msg_size`.
 const TOO_LARGE: u64 = 10054;
 
 /// Why a stream has not accepted a message.
@@ -54,7 +54,7 @@ impl From<String> for Rejection {
     }
 }
 
-/// Returns why an answer is no acknowledgement of a message.
+/// Returns why an answer does not acknowledge a message.
 pub fn acknowledgement(payload: &[u8]) -> Result<(), Rejection> {
     #[derive(Deserialize)]
     struct Acknowledgement {
@@ -66,7 +66,7 @@ pub fn acknowledgement(payload: &[u8]) -> Result<(), Rejection> {
             Err(Rejection { reason: refusal.to_string(), is_final: refusal.err_code == TOO_LARGE })
         }
         Ok(Acknowledgement { error: None, stream: Some(_) }) => Ok(()),
-        _ => Err("its answer is no acknowledgement".to_owned().into()),
+        _ => Err("its answer is not an acknowledgement".to_owned().into()),
     }
 }
 
@@ -83,7 +83,7 @@ mod tests {
         assert_eq!(told(refused), Err("expected stream does not match (code 400, error code 10060)".to_owned()));
         assert_eq!(told(r#"{"error":{}}"#), Err("no reason given (code 0, error code 0)".to_owned()));
         for other in ["", "{}", "[]", "+ACK", r#"{"seq":7}"#] {
-            assert_eq!(told(other), Err("its answer is no acknowledgement".to_owned()), "{other}");
+            assert_eq!(told(other), Err("its answer is not an acknowledgement".to_owned()), "{other}");
         }
     }
 }

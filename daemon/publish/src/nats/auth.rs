@@ -9,7 +9,7 @@ use visiond_system::credentials::{Login, Secret};
 use super::protocol::Proof;
 use crate::sink::SinkError;
 
-/// The credentials that the device shows to the server.
+/// The credentials that the device presents to the server.
 #[derive(Clone)]
 pub enum ClientAuth {
     Nothing,
@@ -22,7 +22,7 @@ pub enum ClientAuth {
 }
 
 impl ClientAuth {
-    /// Reads what `config` names. The files are read for each connection, so that renewed credentials take effect.
+    /// Reads the files that `config` names. This happens for each connection, so that renewed credentials take effect.
     pub fn read(config: &NatsSinkConfig) -> Result<Self, SinkError> {
         if let Some(name) = &config.credentials {
             let key = "credentials";

@@ -24,7 +24,7 @@ const DEFAULT_PORT: u16 = 4222;
 /// A connection that the server has accepted.
 pub struct Accepted {
     pub stream: Box<dyn TcpOrTls>,
-    /// What came after the server's answer.
+    /// Bytes received after the server's answer.
     pub input: BytesMut,
     pub max_payload: usize,
 }
@@ -90,13 +90,13 @@ async fn start(
         io::ErrorKind::ConnectionRefused => format!("{error}: check that nats-server runs there"),
         _ => format!("cannot connect to {host}: {error}; check the network and the host"),
     })?;
-    // A small message must not wait for the acknowledgement of the one before.
+    // A small message must not wait for the acknowledgement of the previous one.
     let _ = tcp.set_nodelay(true);
     let mut input = BytesMut::new();
     let ServerOp::Info(mut info) = read(&mut tcp, &mut input, host).await? else { return Err(no_nats().into()) };
     let required = encrypted || config.ca.is_some() || config.certificate.is_some();
     let mut stream: Box<dyn TcpOrTls> = if required || info.tls_required {
-        // What came without TLS may be anyone's.
+        // Bytes received without TLS may come from anyone.
         if !input.is_empty() {
             return Err(no_nats().into());
         }

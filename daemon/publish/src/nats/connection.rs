@@ -24,37 +24,38 @@ use crate::sink::SinkError;
 /// How often to ping a silent server; the connection is lost after two unanswered pings.
 const PING_INTERVAL: Duration = Duration::from_secs(10);
 const MOST_PINGS: u32 = 2;
-/// A server that has so many bytes to read gets no PONG until it reads.
+/// A server with this many unread bytes gets no PONG until it reads.
 const MOST_UNREAD: usize = 256 << 10;
-/// The status of an answer that says that no one receives what it answers.
+/// The status of an answer that reports that the request has no receiver.
 const NO_RESPONDERS: u16 = 503;
 
 pub struct NatsConnection {
     stream: Box<dyn TcpOrTls>,
-    /// Bytes that were read: at most a message and its line, and what one read returns.
+    /// Bytes that were read: at most a message and its line, plus the result of one read.
     input: BytesMut,
     output: BytesMut,
     unflushed: bool,
-    /// How writing failed. The server may have said why before it closed.
+    /// How writing failed. The server may have sent the reason before it closed.
     broken: Option<String>,
     /// The sink's name, for the log.
     pub sink: String,
     /// The servers, for errors.
     servers: String,
-    /// The stream that has to accept the messages.
+    /// The stream that must accept the messages.
     stream_name: Option<String>,
     pub ack_timeout: Duration,
     max_payload: usize,
-    /// Where answers arrive: this, and a number.
+    /// The subject of answers: this prefix and a number.
     inbox: String,
     last_reply: u64,
     /// Sent messages without an acknowledgement, oldest first, by the number of their answer.
     in_flight: BTreeMap<u64, InFlight>,
-    /// Messages that are too large for this server: their numbers, unless the sink has its acknowledgement already, and why.
+    /// Messages that are too large for this server: the reason, and the number unless the sink already has the
+    /// acknowledgement.
     pub left_out: VecDeque<(Option<u64>, String)>,
-    /// When the newest message was sent that a stream has acknowledged.
+    /// When the newest acknowledged message was sent.
     acknowledged_of: Option<Instant>,
-    /// The headers of one message, here to be used again.
+    /// The headers of one message, in a reused buffer.
     headers: String,
     /// Bytes since the last answer to something that visiond sent.
     unasked: usize,
@@ -65,10 +66,10 @@ pub struct NatsConnection {
     pinged: bool,
 }
 
-/// The number of a message and the answer to it, or why this login may not publish it.
+/// The number of a message with its answer, or why this login may not publish it.
 type Numbered = (u64, Result<Reply, String>);
 
-/// What the server said about a message.
+/// The server's answer about a message.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Answer {
     Acknowledged(QueuedMessage),
@@ -157,13 +158,13 @@ impl NatsConnection {
         .await;
     }
 
-    /// Returns what the server says next about a message. The future may be dropped at any time.
+    /// Returns the server's next answer about a message. The future may be dropped at any time.
     pub async fn next(&mut self) -> Result<Answer, String> {
         loop {
             let until = self.in_flight.values().next().map(|oldest| oldest.sent + self.ack_timeout);
             let Some((number, reply)) = self.reply(until).await? else {
                 let late = format!("no acknowledgement within {} s", self.ack_timeout.as_secs_f32());
-                // If the server acknowledges other messages, only this one's subject has no stream that answers.
+                // If the server acknowledges other messages, only this message's subject has no stream.
                 let others = self.acknowledged_of;
                 let oldest =
                     self.in_flight.pop_first().filter(|(_, oldest)| others.is_some_and(|of| of >= oldest.sent));
@@ -184,7 +185,8 @@ impl NatsConnection {
         }
     }
 
-    /// Asks a service of the server, while no message is in flight; `None` if it does not answer in time, or does not exist.
+    /// Sends a request to a service of the server while no message is in flight; `None` if it does not answer in time or does
+    /// not exist.
     pub async fn request(&mut self, subject: &str, payload: &[u8]) -> Result<Option<Bytes>, String> {
         let (reply, until) = (self.reply_subject(), Instant::now() + self.ack_timeout);
         let wanted = self.last_reply;
@@ -204,7 +206,7 @@ impl NatsConnection {
             let _ = poll_fn(|context| self.write(context)).await;
             let _ = poll_fn(|context| Pin::new(&mut *self.stream).poll_shutdown(context)).await;
         };
-        // The next connection sends what does not go out in time.
+        // The next connection sends messages that are not sent in time.
         let _ = tokio::time::timeout(within, ended).await;
     }
 
@@ -242,7 +244,7 @@ impl NatsConnection {
         Some(Rejection { reason, is_final })
     }
 
-    /// Returns the next answer and its number; `None` if there is none until then. Pings a silent server meanwhile.
+    /// Returns the next answer and its number; `None` if none arrives until then. Pings a silent server meanwhile.
     async fn reply(&mut self, until: Option<Instant>) -> Result<Option<Numbered>, String> {
         loop {
             let ping_at = self.received_at + PING_INTERVAL * (self.pings + 1);
@@ -297,7 +299,7 @@ impl NatsConnection {
             ServerOp::Ping if self.output.len() < MOST_UNREAD => self.output.extend_from_slice(PONG),
             ServerOp::Pong if self.pinged => (self.pinged, self.unasked) = (false, 0),
             ServerOp::Info(info) => self.max_payload = info.max_payload,
-            // The server goes on; it says so once for each message.
+            // The server continues; it reports this once for each message.
             ServerOp::Error(error) => match self.forbidden(&error) {
                 Some(number) => return Ok(Some((number, Err(explain_server(&error))))),
                 None => return Err(explain_server(&error)),
@@ -307,7 +309,7 @@ impl NatsConnection {
         Ok(None)
     }
 
-    /// Returns the oldest message that the server does not let this login publish, if that is what the error says.
+    /// Returns the oldest message that this login may not publish, if that is the error.
     fn forbidden(&self, error: &str) -> Option<u64> {
         let (_, subject) = error.split_once("Permissions Violation for Publish to \"")?;
         let is_it = |found: &str| match subject.strip_suffix('"') {
@@ -359,7 +361,7 @@ impl NatsConnection {
 fn inbox() -> Result<String, SinkError> {
     let mut random = [0; 16];
     let provider = rustls::crypto::ring::default_provider();
-    let failed = |_| SinkError::certain("url", "the system gives no random numbers: check /dev/urandom");
+    let failed = |_| SinkError::certain("url", "the system provides no random numbers: check /dev/urandom");
     provider.secure_random.fill(&mut random).map_err(failed)?;
     let digits: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
     Ok(format!("_INBOX.{digits}."))

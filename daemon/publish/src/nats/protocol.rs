@@ -1,4 +1,4 @@
-//! The bytes of the NATS client protocol: bounded in what a server may say.
+//! The bytes of the NATS client protocol, with limits on what a server may send.
 
 use std::fmt::Write as _;
 
@@ -21,7 +21,7 @@ pub const PONG: &[u8] = b"PONG\r\n";
 pub struct ServerInfo {
     /// The largest message that the server accepts, in bytes with its headers.
     pub max_payload: usize,
-    /// What a client with an nkey has to sign.
+    /// The nonce that a client with an nkey must sign.
     pub nonce: String,
     pub tls_required: bool,
 }
@@ -46,7 +46,7 @@ pub struct Connect {
     /// 1: INFO may come again.
     pub protocol: u8,
     pub headers: bool,
-    /// Whether the server answers a message without a receiver with status 503.
+    /// Whether the server answers with status 503 if a message has no receiver.
     pub no_responders: bool,
     #[serde(flatten)]
     pub proof: Proof,
@@ -82,20 +82,20 @@ pub enum ServerOp {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reply {
     pub subject: String,
-    /// The status in its headers; 503: no one receives what this answers.
+    /// The status in its headers; 503: the request has no receiver.
     pub status: Option<u16>,
     pub payload: Bytes,
 }
 
-/// Takes the next operation out of `input`; `None` if it is incomplete. Fails, at the latest when `input` holds
-/// [`MESSAGE_BYTES`] and a line, if the server sends what visiond does not accept.
+/// Takes the next operation out of `input`; `None` if it is incomplete. Fails if the server sends something that visiond does
+/// not accept, at the latest when `input` holds [`MESSAGE_BYTES`] and a line.
 pub fn decode(input: &mut BytesMut) -> Result<Option<ServerOp>, String> {
     let searched = &input[..input.len().min(LINE_BYTES)];
     let Some(end) = searched.iter().position(|&byte| byte == b'\n') else {
         let too_long = searched.len() == LINE_BYTES;
         return if too_long { Err("the server sent a line of more than 64 KiB".to_owned()) } else { Ok(None) };
     };
-    let text = std::str::from_utf8(&input[..end]).map_err(|_| "the server sent a line that is no text".to_owned())?;
+    let text = std::str::from_utf8(&input[..end]).map_err(|_| "the server sent a line that is not text".to_owned())?;
     let unknown = || format!("the server sent {:?}, which is not NATS", shorten(text.trim_end()));
     let (verb, rest) = text.trim_end().split_once([' ', '\t']).unwrap_or((text.trim_end(), ""));
     let op = match verb.to_ascii_uppercase().as_str() {
@@ -145,7 +145,7 @@ impl<'l> MessageHead<'l> {
         let (subject, _sid) = (words.next()?, words.next()?);
         let bytes = words.next_back()?.parse().ok()?;
         let header_bytes = if has_headers { words.next_back()?.parse().ok()? } else { 0 };
-        // At most the subject for an answer is left.
+        // At most a reply subject is left.
         (header_bytes <= bytes && words.count() <= 1).then_some(Self { subject, header_bytes, bytes })
     }
 }
@@ -156,7 +156,7 @@ fn status(headers: &[u8]) -> Option<u16> {
     std::str::from_utf8(line).ok()?.strip_prefix("NATS/1.0")?.split_ascii_whitespace().next()?.parse().ok()
 }
 
-/// Makes the headers of a message: its id, and the stream that has to accept it.
+/// Creates the headers of a message: its id, and the stream that must accept it.
 pub fn headers(id: &str, stream: Option<&str>, out: &mut String) {
     out.clear();
     // Writing to a string cannot fail.
@@ -167,7 +167,7 @@ pub fn headers(id: &str, stream: Option<&str>, out: &mut String) {
     out.push_str("\r\n");
 }
 
-/// Appends PUB, or HPUB if there are headers, of a message to be answered to `reply`.
+/// Appends PUB, or HPUB if there are headers, for a message whose answer goes to `reply`.
 pub fn publish(subject: &str, reply: &str, headers: &str, payload: &[u8], out: &mut BytesMut) {
     let bytes = headers.len() + payload.len();
     let _ = match headers.len() {
@@ -232,7 +232,7 @@ mod tests {
             (b"MSG x 1 1048577\r\n", "announced a message of 1048577 bytes"),
             (b"HMSG x 1 1 18446744073709551615\r\n", "announced a message of 18446744073709551615 bytes"),
             (&[b'x'; LINE_BYTES], "a line of more than 64 KiB"),
-            (&[0xff, b'\n'], "no text"),
+            (&[0xff, b'\n'], "not text"),
         ] {
             let error = decoded(bytes).unwrap_err();
             assert!(error.contains(words) && error.len() < 300, "{error}");

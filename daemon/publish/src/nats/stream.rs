@@ -51,7 +51,7 @@ pub async fn prepare(
         "max_consumers": -1,
         "max_msgs": -1,
         "max_bytes": limit(config.stream_max_bytes),
-        // In nanoseconds; 584 years at most.
+        // In nanoseconds; at most 584 years.
         "max_age": u64::try_from(config.stream_max_age.as_nanos()).unwrap_or(u64::MAX),
         "description": "what visiond sees",
     });
@@ -76,7 +76,7 @@ async fn ask(
     payload: &[u8],
 ) -> Result<Option<Result<(), Refusal>>, String> {
     let answer = connection.request(subject, payload).await?;
-    // What is no answer of JetStream's counts as none.
+    // Anything that does not come from JetStream counts as no answer.
     Ok(answer.and_then(|answer| api_answer(&answer)))
 }
 

@@ -1,5 +1,5 @@
-//! The cursor: the number up to which everything is acknowledged. The file has two copies that are written in turn. If a power
-//! cut or a disk fault destroys one, the other has an older number, so some messages are sent twice and none is lost.
+//! The cursor: the number up to which everything is acknowledged. The file has two copies that are written in turn. If a
+//! power cut or a disk fault destroys one, the other has an older number, so some messages are sent twice but none is lost.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -24,7 +24,7 @@ pub struct AckCursor {
     next: usize,
     /// Everything up to this number is acknowledged; [`AckCursor::write`] writes it to disk.
     pub number: u64,
-    /// The number in the file, unless it has to be written again.
+    /// The number in the file, unless it must be written again.
     written: Option<u64>,
 }
 
@@ -100,7 +100,7 @@ mod tests {
                 let is = PLACES.map(|place| read(&cursor.file, place).unwrap());
                 let torn = (0..2).find(|place| is[*place] == Some(before + 1)).unwrap();
                 assert_eq!(is[1 - torn], was[1 - torn]);
-                // What the torn write leaves.
+                // The bytes that a torn write leaves.
                 assert!(before == 0 || is[1 - torn] == Some(before), "{was:?} became {is:?}");
             }
         }

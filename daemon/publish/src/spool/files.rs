@@ -20,7 +20,7 @@ pub fn open(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
     if file.metadata()?.is_file() { Ok(file) } else { Err(not_a_file()) }
 }
 
-/// Creates a folder and those above it that are missing; returns the folders to sync, so that a power cut does not undo it.
+/// Creates a folder and its missing parents; returns the folders to sync so that a power cut does not undo it.
 pub fn create_folder(folder: &Path) -> io::Result<Vec<PathBuf>> {
     let missing: Vec<_> = folder.ancestors().take_while(|folder| !folder.exists()).collect();
     fs::create_dir_all(folder)?;
@@ -31,7 +31,7 @@ pub fn create_folder(folder: &Path) -> io::Result<Vec<PathBuf>> {
 pub fn sync_folder(folder: &Path) -> io::Result<()> {
     use io::ErrorKind::{InvalidInput, PermissionDenied, Unsupported};
     match File::open(folder).and_then(|folder| folder.sync_all()) {
-        // The file system cannot do this, or a folder of another user cannot be opened.
+        // The file system does not support this, or a folder of another user cannot be opened.
         Err(error) if matches!(error.kind(), InvalidInput | Unsupported | PermissionDenied) => Ok(()),
         other => other,
     }
@@ -41,13 +41,13 @@ pub fn not_a_file() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, "it is not a file")
 }
 
-/// Whether the process or the machine lacks something at the moment, so that the file itself may be fine.
+/// Whether the process or the machine currently lacks a resource, so that the file itself may be fine.
 pub fn is_passing(error: &io::Error) -> bool {
     let passing = [libc::EMFILE, libc::ENFILE, libc::ENOMEM, libc::EAGAIN, libc::EINTR];
     error.raw_os_error().is_some_and(|number| passing.contains(&number))
 }
 
-/// Renames a file that cannot be read because of `error`, so that it is in the way of nothing, and logs that.
+/// Moves a file that cannot be read because of `error` out of the way by renaming it, and logs that.
 pub fn set_aside(path: &Path, error: &io::Error) -> io::Result<()> {
     let name = |number| match number {
         0 => format!("{}.{SET_ASIDE}", path.display()),
@@ -59,6 +59,6 @@ pub fn set_aside(path: &Path, error: &io::Error) -> io::Result<()> {
     fs::rename(path, &to)
         .map_err(|error| io::Error::new(error.kind(), format!("cannot rename {}: {error}", path.display())))?;
     let (path, to, reason) = (path.display(), to.display(), explain(error));
-    log::error!("cannot read {path}: {reason}; renamed it to {to} and went on without it");
+    log::error!("cannot read {path}: {reason}; renamed it to {to} and continued without it");
     Ok(())
 }

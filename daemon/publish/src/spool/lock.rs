@@ -23,7 +23,7 @@ pub struct Lock {
 /// Why a spool cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// For a moment, while one sink takes over from another.
+    /// Temporary, while one sink takes over from another.
     #[error("another sink of this process holds it")]
     HeldByThisProcess,
     #[error("it is in use by another process: end that process, or set another `spool_directory`")]
@@ -40,7 +40,7 @@ impl OpenError {
         matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
     }
 
-    /// Returns whether the service would fail to open `directory` likewise.
+    /// Returns whether the service would also fail to open `directory`.
     pub fn certainty(&self, directory: &Path) -> Certainty {
         match self {
             Self::HeldByThisProcess | Self::HeldByOtherProcess => {
@@ -55,7 +55,7 @@ impl OpenError {
 pub const FILE: &str = "lock";
 
 impl Lock {
-    /// Finds out whether another process has locked `directory`, without locking it.
+    /// Checks whether another process has locked `directory`, without locking it.
     pub fn check(directory: &Path) -> Result<(), OpenError> {
         if is_locked(&directory.join(FILE)) { Err(OpenError::HeldByOtherProcess) } else { Ok(()) }
     }

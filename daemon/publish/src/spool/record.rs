@@ -23,14 +23,14 @@ const HEAD: usize = 12;
 const FIXED: usize = 11;
 /// The fewest bytes of a record.
 pub const SHORTEST: usize = HEAD + FIXED;
-/// The largest number of a message; a larger one is damage, and what counts on from it would overflow.
+/// The largest number of a message. A larger one is damaged, and counting on from it would overflow.
 pub const LARGEST_NUMBER: u64 = u64::MAX >> 1;
 /// The longest body; anything longer is not a record.
 const LONGEST_BODY: usize = 64 << 20;
 /// The longest line of a message; the rest is for its other texts.
 pub const MOST_BYTES: usize = LONGEST_BODY - (128 << 10);
 
-/// The record that some bytes start with.
+/// The result of decoding bytes that should start with a record.
 #[derive(Debug, PartialEq, Eq)]
 pub enum DecodedRecord {
     /// A whole record, and its length in bytes.
@@ -40,16 +40,16 @@ pub enum DecodedRecord {
     Damaged,
 }
 
-/// Records as they follow one another in a file, in parts.
+/// Consecutive records of a file, in parts.
 #[derive(Debug, Default)]
 pub struct Records {
     parts: Vec<Bytes>,
-    /// What comes after the parts.
+    /// The bytes after the parts.
     last: Vec<u8>,
     bytes: usize,
 }
 
-/// The length from which on a line is not copied, but shared with the message.
+/// From this length on, a line is shared with the message instead of copied.
 const SHARED_BYTES: usize = 64 << 10;
 
 impl Records {
@@ -69,7 +69,7 @@ impl Records {
         true
     }
 
-    /// Appends bytes, which later ones follow as a part of their own.
+    /// Appends bytes as a part of their own.
     pub fn push_bytes(&mut self, bytes: Bytes) {
         self.end_part();
         self.bytes += bytes.len();
@@ -88,7 +88,7 @@ impl Records {
         self.bytes
     }
 
-    /// Writes them into `file`, with one write(2) for each part unless the system cuts one short.
+    /// Writes the records into `file`, with one write(2) for each part unless the system cuts one short.
     pub fn write_at(&self, file: &File, mut at: u64) -> io::Result<()> {
         for part in self.parts.iter().map(|part| &**part).chain([&*self.last]).filter(|part| !part.is_empty()) {
             file.write_all_at(part, at)?;
@@ -110,8 +110,8 @@ impl Records {
     }
 }
 
-/// Appends the record of a message to `out`, except its line, which is to follow; returns `false` if its texts do not fit into a
-/// record.
+/// Appends the record of a message to `out` without its line, which the caller appends. Returns `false` if its texts do not
+/// fit into a record.
 fn encode_head(message: &QueuedMessage, out: &mut Vec<u8>) -> bool {
     let (id, camera, line) = (message.id.as_bytes(), message.camera.as_bytes(), &message.line);
     let body = FIXED + id.len() + camera.len() + line.len();
@@ -134,7 +134,7 @@ fn encode_head(message: &QueuedMessage, out: &mut Vec<u8>) -> bool {
     true
 }
 
-/// Decodes what `bytes` start with.
+/// Decodes the record at the start of `bytes`.
 pub fn decode(bytes: &[u8]) -> DecodedRecord {
     if !bytes.starts_with(&MARK[..bytes.len().min(4)]) {
         return DecodedRecord::Damaged;

@@ -1,6 +1,6 @@
-//! A segment of the spool: a file of records that is only appended to, named by its first record's number.
+//! A segment of the spool: an append-only file of records, named by its first record's number.
 //!
-//! Reading finds every whole record, whatever happened to the file: after damage it searches for the next record.
+//! Reading finds every whole record even in a damaged file: after damage, it searches for the next record.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -24,7 +24,7 @@ pub struct Segment {
     pub first: u64,
     /// Its length up to the end of the last record.
     pub bytes: u64,
-    /// How many whole records it has, and the number of the last; about, see [`Segment::estimate`].
+    /// The number of whole records, and the number of the last one; may be an estimate, see [`Segment::estimate`].
     pub records: u64,
     pub last: u64,
 }
@@ -34,7 +34,7 @@ impl Segment {
         directory.join(format!("{:016x}{SUFFIX}", self.first))
     }
 
-    /// Lists the first numbers of what has a segment's name in `directory`, oldest first.
+    /// Lists the first numbers of all entries in `directory` that have a segment's name, oldest first.
     pub fn list(directory: &Path) -> io::Result<Vec<u64>> {
         let mut found = Vec::new();
         for entry in fs::read_dir(directory)? {
@@ -67,7 +67,7 @@ impl Segment {
     }
 
     /// Estimates its records without reading it, from its length and the first number of the segment after it: reading a full
-    /// spool takes an SD card many seconds. Missing numbers count up to the room for their records.
+    /// spool takes an SD card many seconds. Missing numbers count, up to the number of records that fit into the file.
     pub fn estimate(&mut self, next_first: u64) {
         let room = self.bytes.saturating_sub(HEAD.len() as u64) / record::SHORTEST as u64;
         self.records = next_first.saturating_sub(self.first).min(room);
@@ -93,7 +93,7 @@ impl SegmentWriter {
         let path = segment.path(directory);
         let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
         if let Err(error) = file.write_all_at(HEAD, 0) {
-            // The file would be in the way of the next attempt.
+            // Otherwise the file would block the next attempt.
             let _ = fs::remove_file(path);
             return Err(error);
         }
@@ -104,10 +104,10 @@ impl SegmentWriter {
         self.bytes == HEAD.len() as u64
     }
 
-    /// Appends whole records. After an error nothing may be appended any more.
+    /// Appends whole records. After an error, nothing more may be appended.
     pub fn append(&mut self, records: &Records) -> io::Result<()> {
         if let Err(error) = records.write_at(&self.file, self.bytes) {
-            // Only frees the space: a part of a record does no harm.
+            // This only frees the space: a partial record does no harm.
             let _ = self.file.set_len(self.bytes);
             return Err(error);
         }
@@ -115,7 +115,7 @@ impl SegmentWriter {
         Ok(())
     }
 
-    /// Whether its file was deleted, so that what is written is lost.
+    /// Whether its file was deleted, so that written records are lost.
     pub fn is_deleted(&self) -> bool {
         self.file.metadata().is_ok_and(|found| found.nlink() == 0)
     }
@@ -148,7 +148,7 @@ impl SegmentReader {
         Ok(reader)
     }
 
-    /// Reads what is appended to a segment from now on.
+    /// Creates a reader for records that are appended to a segment from now on.
     pub fn behind(directory: &Path, segment: Segment) -> Self {
         let path = segment.path(directory);
         let (file, start, buffer) = (None, segment.bytes, Vec::new());

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use rustix::fs::{Mode, OFlags, fstat, open};
 
-// Rights to files, of include/uapi/linux/landlock.h.
+// Access rights to files, from include/uapi/linux/landlock.h.
 const EXECUTE: u64 = 1 << 0;
 const WRITE_FILE: u64 = 1 << 1;
 const READ_FILE: u64 = 1 << 2;
@@ -15,16 +15,16 @@ const READ_DIR: u64 = 1 << 3;
 const TRUNCATE: u64 = 1 << 14;
 const IOCTL_DEV: u64 = 1 << 15;
 
-/// The rights that a rule for a file, which is not a folder, may name.
+/// The rights that a rule for a file, as opposed to a folder, may name.
 const OF_FILES: u64 = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | IOCTL_DEV;
 
-/// Abstract Unix sockets of, and signals to, processes that are not confined like this one.
+/// Abstract Unix sockets of, and signals to, processes outside this sandbox.
 const SCOPES: u64 = 1 << 0 | 1 << 1;
 
 /// Number of the rule that allows something below a path.
 const PATH_BENEATH: libc::c_int = 1;
 
-/// Asks for the version in place of a ruleset.
+/// Requests the version instead of a ruleset.
 const VERSION: u32 = 1;
 
 /// `struct landlock_ruleset_attr`.
@@ -60,7 +60,7 @@ pub fn abi() -> u32 {
     u32::try_from(abi).unwrap_or(0)
 }
 
-/// A set of rules; what none of them allows is denied.
+/// A set of rules; anything that no rule allows is denied.
 #[derive(Debug)]
 pub struct Ruleset {
     ruleset: OwnedFd,
@@ -69,7 +69,7 @@ pub struct Ruleset {
 }
 
 impl Ruleset {
-    /// Creates a set that allows nothing, with every right that the version of the ABI has.
+    /// Creates a set that allows nothing, covering every right of this ABI version.
     pub fn new(abi: u32) -> io::Result<Self> {
         let (rights, bytes) = match abi {
             1 => (13, 8),
@@ -88,12 +88,12 @@ impl Ruleset {
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: the kernel has just made the descriptor, closed on exec, for this process alone.
+        // SAFETY: the kernel has just created the descriptor, closed on exec, and only this process owns it.
         Ok(Self { ruleset: unsafe { OwnedFd::from_raw_fd(fd) }, known })
     }
 
-    /// Allows `access` to the file, or to all below the folder, that `path` is now. A path that cannot be opened is ignored: it
-    /// stays denied.
+    /// Allows `access` to the file at `path`, or to everything below the folder there. A path that cannot be opened is
+    /// ignored and stays denied.
     pub fn allow(&self, path: &Path, access: Access) {
         let Ok(place) = open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()) else { return };
         let is_folder = fstat(&place).is_ok_and(|stat| stat.st_mode & libc::S_IFMT == libc::S_IFDIR);
@@ -106,7 +106,7 @@ impl Ruleset {
         let _ = self.add(&place, if is_folder { rights } else { rights & OF_FILES });
     }
 
-    /// Allows this process to read what /proc has about it. For a child before exec: makes only system calls.
+    /// Allows this process to read its own data in /proc. For a child before exec: makes only system calls.
     pub fn allow_itself(&self) -> io::Result<()> {
         const ITSELF: &CStr = c"/proc/self";
         // SAFETY: the path ends with a zero byte, and lives as long as the program.
@@ -114,7 +114,7 @@ impl Ruleset {
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: the kernel has just made the descriptor for this process alone.
+        // SAFETY: the kernel has just created the descriptor, and only this process owns it.
         let place = unsafe { OwnedFd::from_raw_fd(fd) };
         self.add(&place, READ_FILE | READ_DIR)
     }
@@ -128,7 +128,8 @@ impl Ruleset {
         if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
     }
 
-    /// Applies the set to this thread and what it starts, for good. Requires `PR_SET_NO_NEW_PRIVS`. Makes only a system call.
+    /// Applies the set permanently to this thread and everything that it starts. Requires `PR_SET_NO_NEW_PRIVS`. Makes only a
+    /// system call.
     pub fn restrict(&self) -> io::Result<()> {
         // SAFETY: the descriptor is open during the call, which touches no memory.
         let result = unsafe { libc::syscall(libc::SYS_landlock_restrict_self, self.ruleset.as_raw_fd(), 0_u32) };

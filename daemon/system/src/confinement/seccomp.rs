@@ -1,6 +1,6 @@
 //! A filter of system calls: a program of the kernel's classic BPF, which sees a call's number and arguments (seccomp(2)).
 //!
-//! A denied call fails with an error, so that a library can do without it; it does not end the program.
+//! A denied call fails with an error, which a library can handle; it does not end the program.
 
 use std::io;
 use std::mem::offset_of;
@@ -12,11 +12,11 @@ const ARCHITECTURE: u32 = 0xc000_003e;
 #[cfg(target_arch = "aarch64")]
 const ARCHITECTURE: u32 = 0xc000_00b7;
 
-/// From this number on, calls are those of the x32 ABI, which nothing needs.
+/// Calls from this number on belong to the x32 ABI, which nothing needs.
 #[cfg(target_arch = "x86_64")]
 const X32: u32 = 0x4000_0000;
 
-/// Calls that no decoder needs, and that reach other processes, the kernel's inside, or the machine's settings.
+/// Calls that no decoder needs, and that reach other processes, the kernel's internals, or the machine's settings.
 const DENIED: &[c_long] = &[
     // Other processes.
     libc::SYS_ptrace,
@@ -27,7 +27,7 @@ const DENIED: &[c_long] = &[
     libc::SYS_kcmp,
     libc::SYS_move_pages,
     libc::SYS_migrate_pages,
-    // What lets a process see more or less of the system.
+    // Calls that change a process's view of the system.
     libc::SYS_unshare,
     libc::SYS_setns,
     libc::SYS_mount,
@@ -43,7 +43,7 @@ const DENIED: &[c_long] = &[
     libc::SYS_mount_setattr,
     libc::SYS_name_to_handle_at,
     libc::SYS_open_by_handle_at,
-    // Interfaces with a history of faults in the kernel.
+    // Interfaces with a history of kernel vulnerabilities.
     libc::SYS_io_uring_setup,
     libc::SYS_io_uring_enter,
     libc::SYS_io_uring_register,
@@ -59,7 +59,7 @@ const DENIED: &[c_long] = &[
     libc::SYS_fanotify_mark,
     libc::SYS_quotactl,
     libc::SYS_nfsservctl,
-    // The machine. All of them require a capability, which a daemon that root starts by hand has.
+    // Calls that change the machine. All of them require a capability, which a daemon that root starts by hand has.
     libc::SYS_init_module,
     libc::SYS_finit_module,
     libc::SYS_delete_module,
@@ -88,7 +88,7 @@ const DENIED: &[c_long] = &[
     libc::SYS_uselib,
 ];
 
-/// Flags of clone(2) that make namespaces.
+/// Flags of clone(2) that create namespaces.
 const NAMESPACES: c_int = libc::CLONE_NEWNS
     | libc::CLONE_NEWCGROUP
     | libc::CLONE_NEWUTS
@@ -100,17 +100,17 @@ const NAMESPACES: c_int = libc::CLONE_NEWNS
 /// Requests of ioctl(2) that type into a terminal.
 const TYPING: [libc::Ioctl; 2] = [libc::TIOCSTI, libc::TIOCLINUX];
 
-/// Returns whether the kernel takes filters. Asks with a filter at no address, which only a kernel with filters looks for.
+/// Returns whether the kernel supports filters. Passes a null filter, which only a kernel with filters tries to read.
 pub fn is_available() -> bool {
-    // SAFETY: the kernel checks the address and reports that there is nothing; see prctl(2), PR_SET_SECCOMP.
+    // SAFETY: the kernel checks the address and returns an error; see prctl(2), PR_SET_SECCOMP.
     let result =
         unsafe { libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, std::ptr::null::<sock_fprog>()) };
     result == -1 && io::Error::last_os_error().raw_os_error() == Some(libc::EFAULT)
 }
 
-/// Returns the filter of a program that may make sockets of these families.
+/// Returns the filter for a program that may create sockets of these families.
 pub fn filter(families: &[c_int]) -> Vec<sock_filter> {
-    // A foreign architecture has other numbers.
+    // Another architecture has other numbers.
     let mut filter = vec![load(offset_of!(libc::seccomp_data, arch)), skip_if(EQUAL, ARCHITECTURE), deny(libc::EPERM)];
     filter.push(load(offset_of!(libc::seccomp_data, nr)));
     #[cfg(target_arch = "x86_64")]
@@ -118,7 +118,7 @@ pub fn filter(families: &[c_int]) -> Vec<sock_filter> {
     for &call in DENIED {
         filter.extend([skip_unless(EQUAL, call as u32), deny(libc::EPERM)]);
     }
-    // Its flags are in memory, where a filter cannot look. glibc then uses clone(2).
+    // Its flags are in memory, which a filter cannot read. glibc then uses clone(2).
     filter.extend([skip_unless(EQUAL, libc::SYS_clone3 as u32), deny(libc::ENOSYS)]);
     let flags = [load(argument(0)), skip_unless(libc::BPF_JSET, NAMESPACES as u32), deny(libc::EPERM)];
     filter.extend(only_for(libc::SYS_clone, &flags));
@@ -133,7 +133,8 @@ pub fn filter(families: &[c_int]) -> Vec<sock_filter> {
     filter
 }
 
-/// Applies `filter` to this thread and what it starts, for good. Requires `PR_SET_NO_NEW_PRIVS`. Makes only a system call.
+/// Applies `filter` permanently to this thread and everything that it starts. Requires `PR_SET_NO_NEW_PRIVS`. Makes only a
+/// system call.
 pub fn install(filter: &[sock_filter]) -> io::Result<()> {
     let len = u16::try_from(filter.len()).map_err(|_| io::Error::from_raw_os_error(libc::E2BIG))?;
     let program = sock_fprog { len, filter: filter.as_ptr().cast_mut() };
@@ -145,7 +146,8 @@ pub fn install(filter: &[sock_filter]) -> io::Result<()> {
 const ALLOW: u32 = libc::SECCOMP_RET_ALLOW;
 const EQUAL: u32 = libc::BPF_JEQ;
 
-/// Where the low half of an argument is: first on these architectures. The kernel reads no more of the arguments asked about.
+/// The offset of an argument's low half, which comes first on these architectures. The kernel reads only that half of the
+/// arguments checked here.
 fn argument(index: usize) -> usize {
     offset_of!(libc::seccomp_data, args) + index * size_of::<u64>()
 }
@@ -171,12 +173,12 @@ fn load(offset: usize) -> sock_filter {
     instruction(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, offset as u32, 0, 0)
 }
 
-/// Skips the next instruction if what was loaded compares so to `k`.
+/// Skips the next instruction if the loaded value compares this way to `k`.
 fn skip_if(comparison: u32, k: u32) -> sock_filter {
     instruction(libc::BPF_JMP | comparison | libc::BPF_K, k, 1, 0)
 }
 
-/// Skips the next instruction unless what was loaded compares so to `k`.
+/// Skips the next instruction unless the loaded value compares this way to `k`.
 fn skip_unless(comparison: u32, k: u32) -> sock_filter {
     instruction(libc::BPF_JMP | comparison | libc::BPF_K, k, 0, 1)
 }

@@ -1,4 +1,4 @@
-//! MESSAGE_IDs of the journal: `journalctl MESSAGE_ID=…` finds every such line, whatever its text.
+//! MESSAGE_IDs of the journal: `journalctl MESSAGE_ID=…` finds every such line, regardless of its text.
 //!
 //! Pass one in the call: `log::warn!(message_id = events::CAMERA_LOST; "…")`. docs/operations.md lists them; they never change.
 

@@ -26,7 +26,7 @@ const PATIENCE: Duration = Duration::from_millis(100);
 pub struct Journal {
     socket: UnixDatagram,
     path: PathBuf,
-    /// Number of lines that journald did not take, not reported yet.
+    /// Number of lines that journald did not accept and that were not reported yet.
     lost: AtomicU64,
 }
 
@@ -40,15 +40,16 @@ impl Journal {
     fn at(path: &Path) -> io::Result<Self> {
         let socket = UnixDatagram::unbound()?;
         socket.set_write_timeout(Some(PATIENCE))?;
-        // Each datagram names the path, so that a restarted journald gets them too. journald ignores this empty one; it only
-        // shows whether journald listens.
+        // Each datagram is addressed to the path, so that a restarted journald also gets them. journald ignores this empty
+        // one; it only shows whether journald listens.
         socket.send_to(&[], path)?;
         Ok(Self { socket, path: path.to_owned(), lost: AtomicU64::new(0) })
     }
 
-    /// Writes `message` with the fields of `record`; returns `false` if journald is gone or the line too long for a datagram.
+    /// Writes `message` with the fields of `record`; returns `false` if journald is gone or the line is too long for a
+    /// datagram.
     ///
-    /// If journald does not read, the line is lost; the next line that it takes reports the number of lost ones.
+    /// If journald does not read, the line is lost; the next accepted line reports the number of lost ones.
     pub fn write(&self, record: &Record<'_>, message: &str) -> bool {
         let lost = self.lost.swap(0, Ordering::Relaxed);
         if lost > 0 {

@@ -1,4 +1,4 @@
-//! How many lines other crates may log: a peer can make some of them log a line for each of its packets.
+//! Limits the lines that other crates log: a peer can make some of them log a line for each packet.
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ const MOST_LINES: u32 = 20;
 /// Counts the lines of each other crate.
 #[derive(Debug)]
 pub struct OtherCrates {
-    /// By crate, of which a program has few.
+    /// Keyed by crate; a program has only a few.
     crates: Vec<Lines>,
 }
 
@@ -26,7 +26,7 @@ struct Lines {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pass {
     Yes,
-    /// It is, and no other one until the window is over.
+    /// Log this one, but no other until the window is over.
     Last,
     No,
 }

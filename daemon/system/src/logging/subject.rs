@@ -46,7 +46,7 @@ pub fn subject(subject: Subject) -> Option<Arc<str>> {
     ABOUT.with_borrow(|about| about.iter().find(|(kind, _)| *kind == subject).map(|(_, name)| Arc::clone(name)))
 }
 
-/// Returns the subject of a line: from its call, else from its thread.
+/// Returns the subject of a line: from its call, otherwise from its thread.
 pub(super) fn of(record: &Record<'_>) -> Option<(String, String)> {
     let subjects = [Subject::Camera, Subject::Model, Subject::Sink];
     let own = subjects.into_iter().find_map(|subject| {
@@ -78,7 +78,7 @@ mod tests {
 
     #[test]
     fn a_line_is_about_what_its_call_names_else_about_what_its_thread_does() {
-        // On a thread of its own, which has no subject yet.
+        // On a new thread, which has no subject yet.
         let thread = std::thread::spawn(|| {
             let own = [("sink", "fleet")];
             let call = Record::builder().key_values(&own).build();

@@ -43,7 +43,7 @@ pub struct Tail {
     pub missed: u64,
 }
 
-/// Lines, and their texts back to back.
+/// Lines, and their concatenated texts.
 struct Ring {
     lines: VecDeque<Stored>,
     texts: VecDeque<u8>,
@@ -74,7 +74,7 @@ pub fn keep(level: Level, about: Option<(String, String)>, message: &str) {
     }
 }
 
-/// Returns the lines after number `after`; all kept lines for 0, and for a number that only an earlier process can have reached.
+/// Returns the lines after number `after`; all kept lines for 0, and for a number that this process has not reached.
 pub fn after(after: u64) -> Tail {
     RING.lock().after(after)
 }
@@ -84,7 +84,8 @@ impl Ring {
         Self { lines: VecDeque::new(), texts: VecDeque::new(), last: 0 }
     }
 
-    /// Allocates all memory that the ring will ever use, and writes to it, because the system provides pages only then.
+    /// Allocates all memory that the ring will ever use and writes to it, because the system provides pages only on the first
+    /// write.
     fn take_memory(&mut self) {
         let blank = Stored { at: jiff::Timestamp::UNIX_EPOCH, level: Level::Info, about: None, message: 0 };
         self.lines.resize(LINES, blank);
@@ -117,7 +118,7 @@ impl Ring {
         let mut text = |bytes: usize| {
             at += bytes;
             let text: Vec<u8> = self.texts.range(at - bytes..at).copied().collect();
-            // Cannot lose anything: only whole texts are stored.
+            // This loses nothing, because only whole texts are stored.
             String::from_utf8_lossy(&text).into_owned()
         };
         let mut lines = Vec::new();

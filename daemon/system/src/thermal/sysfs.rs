@@ -17,7 +17,7 @@ use visiond_ground::jetson::is_jetson;
 /// The files of one Jetson.
 #[derive(Debug)]
 pub struct Files {
-    /// Folder in place of `/`.
+    /// Folder to use instead of `/`.
     root: PathBuf,
     /// Name (`cpu`, `gpu`, `tj`) and file, in millidegrees.
     zones: Vec<(String, PathBuf)>,
@@ -25,7 +25,7 @@ pub struct Files {
     cooling: Vec<(String, PathBuf)>,
     /// Name (`oc3`) and file: count since the boot.
     currents: Vec<(String, PathBuf)>,
-    /// File of the GPU's load, in tenths of a per cent, or why there is none (yet).
+    /// File of the GPU's load, in tenths of a per cent, or why there is none yet.
     gpu_load: Result<PathBuf, GpuLoad>,
     /// Whether all files are found. The driver makes the GPU's cooling device after its load file, so one more search follows.
     complete: bool,
@@ -79,12 +79,12 @@ impl fmt::Display for GpuLoad {
 }
 
 impl Files {
-    /// Searches below `root`, in place of `/`; returns `None` on a machine that is not a Jetson.
+    /// Searches below `root` instead of `/`; returns `None` on a machine that is not a Jetson.
     pub fn find(root: &Path) -> Option<Self> {
         is_jetson(root).then(|| Self::search(root))
     }
 
-    /// Searches below `root` on any machine: a PC has zones too.
+    /// Searches below `root` on any machine, because a PC also has zones.
     pub fn search(root: &Path) -> Self {
         let devfreq = entries(&root.join("sys/class/devfreq"));
         let gpus: Vec<_> = devfreq.iter().filter(|device| is_gpu(device)).collect();
@@ -141,7 +141,7 @@ impl Files {
         }
     }
 
-    /// Returns the mode's name in nvpmodel's table, else its number.
+    /// Returns the mode's name in nvpmodel's table, otherwise its number.
     fn power_mode(&self) -> Option<String> {
         let status = read(&self.root.join("var/lib/nvpmodel/status"))?;
         let number: u32 = status.split_whitespace().find_map(|word| word.strip_prefix("pmode:"))?.parse().ok()?;

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::{Event, FRAME, Kind, Trace};
 
-/// Writes entries of `traceEvents` with commas between them.
+/// Writes entries of `traceEvents`, separated by commas.
 struct Entries<'o> {
     out: &'o mut dyn Write,
     pid: u32,

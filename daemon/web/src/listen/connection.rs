@@ -28,8 +28,9 @@ pub enum ListeningSocket {
 
 /// A connection is closed if its client reads nothing of an answer for this time, or if its machine does not answer.
 const STALL: Duration = Duration::from_secs(30);
-/// The kernel's buffer for answers to a slow client, in bytes; by default it grows to 4 MB. It holds a few pictures, so that a
-/// slow client sees recent ones and none are made for a client that never reads, and gives 10 MB/s at 20 ms.
+/// The kernel's buffer for answers to a slow client, in bytes; by default it grows to 4 MB. It holds a few pictures, so that
+/// a slow client sees recent ones and none are encoded for a client that never reads. It allows 10 MB/s at a round-trip time
+/// of 20 ms.
 const SEND_BUFFER: usize = 208 << 10;
 
 /// The client of a request and its connection; the connection is counted while a clone lives.
@@ -39,7 +40,7 @@ pub struct Client {
     pub peer: Peer,
     /// Closed when the address is no longer served.
     pub ending: watch::Receiver<()>,
-    /// Also held by what goes on after an upgrade, when hyper is done with the connection.
+    /// Also held by a WebSocket after the upgrade, when hyper is done with the connection.
     pub _counted: Arc<Counted>,
 }
 
@@ -50,7 +51,7 @@ pub struct Counted {
 }
 
 impl Counted {
-    /// Counts a connection, in all and of its kind, unless `limit` of the kind are open.
+    /// Counts a connection, in total and by kind, unless `limit` of its kind are open.
     pub fn new(http: &Arc<HttpCounts<AtomicU64>>, kind: &Arc<AtomicU64>, limit: u64) -> Option<Arc<Self>> {
         let open = kind.fetch_add(1, Ordering::Relaxed) + 1;
         http.connections.fetch_add(1, Ordering::Relaxed);
@@ -66,10 +67,10 @@ impl Drop for Counted {
     }
 }
 
-/// Where the client of a connection is.
+/// The location of a connection's client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Peer {
-    /// A process of this machine that the socket's permissions let in.
+    /// A process on this machine that the socket's permissions admit.
     Unix,
     /// A client that can reach the TCP address.
     Tcp(SocketAddr),
@@ -91,13 +92,13 @@ pub enum Listener {
 }
 
 impl Listener {
-    /// Registers the socket with the runtime; also returns the file that has to be removed with it.
+    /// Registers the socket with the runtime; also returns the file that must be removed with it.
     pub fn new(opened: ListeningSocket) -> io::Result<(Self, Option<SocketFile>)> {
         Ok(match opened {
             ListeningSocket::Tcp(listener) => {
                 let socket = SockRef::from(&listener);
                 let probes = TcpKeepalive::new().with_time(STALL / 2).with_interval(STALL / 6);
-                // Connections inherit these; if one fails, they are served all the same.
+                // Connections inherit these options; if one fails, they are served anyway.
                 let _ = socket.set_send_buffer_size(SEND_BUFFER);
                 let _ = socket.set_tcp_keepalive(&probes);
                 let _ = socket.set_tcp_user_timeout(Some(STALL));
@@ -122,7 +123,7 @@ impl Listener {
         let (socket, peer) = match self {
             Self::Tcp(listener) => {
                 let (socket, peer) = listener.accept().await?;
-                // Messages are small and urgent. This fails only if the connection is closed already.
+                // Messages are small and urgent. This fails only if the connection is already closed.
                 let _ = socket.set_nodelay(true);
                 (Box::new(socket) as Box<dyn Socket>, Peer::Tcp(peer))
             }

@@ -1,6 +1,6 @@
 //! Recent durations of stages: histograms only grow, so the values of some seconds ago are subtracted.
 //!
-//! Kept only while reports are read: two copies of a camera's histograms, exchanged every few seconds.
+//! While reports are read, it keeps two copies of each camera's histograms and swaps them every few seconds.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -128,7 +128,7 @@ pub struct LastReload {
 pub struct ReloadHistory(Mutex<ReloadFacts>);
 
 impl ReloadHistory {
-    /// Counts a reload: what changed, or why it was refused. Both are sentences for a person.
+    /// Counts a reload, with the changes or the reason for the refusal, both as sentences for people.
     pub fn note(&self, outcome: Result<String, String>) {
         let mut facts = self.0.lock();
         let applied = outcome.is_ok();

@@ -26,13 +26,13 @@ const BETTER_FULL: &str = "CumSum GridSample GroupNormalization InstanceNormaliz
     LpNormalization LpPool GlobalLpPool MeanVarianceNormalization Pow ReduceL1 ReduceL2 ReduceLogSum \
     ReduceLogSumExp ReduceMean ReduceProd ReduceSum ReduceSumSquare Sqrt TopK";
 
-/// A convolution with fewer weights is part of decoding, such as the one that weighs the bins of a distance.
+/// A convolution with fewer weights is part of decoding, such as the one that weights the bins of a distance.
 const FEW_WEIGHTS: usize = 64;
 
 /// The smallest scale that FP16 represents with full precision.
 const LEAST_SCALE: f32 = 6.103_515_6e-5;
 
-/// Decides for each node of the graph whether it computes in half precision. Returns also how many nodes could, but stay in
+/// Decides for each node of the graph whether it computes in half precision. Also returns how many nodes could, but stay in
 /// FP32.
 pub(super) fn choose(
     graph: &OnnxGraph<'_>,
@@ -74,7 +74,7 @@ fn is_candidate(node: &OnnxNode<'_>, elements: &HashMap<String, i64>) -> bool {
         && used().chain(&node.outputs).any(|name| element(name) == Some(element::FLOAT))
 }
 
-/// Returns values that follow only from integers and constants: sizes, indices, or the same in every run.
+/// Returns values that follow only from integers and constants: sizes, indices, or values that are the same in every run.
 fn fixed_values<'g>(graph: &'g OnnxGraph<'_>, elements: &HashMap<String, i64>) -> HashSet<&'g str> {
     let mut fixed: HashSet<&str> = graph.weights.iter().map(|weights| weights.name.as_str()).collect();
     let is_float = |name: &str| {
@@ -143,7 +143,7 @@ fn lists(names: &str, operator: &str) -> bool {
     names.split(' ').any(|name| name == operator)
 }
 
-/// Whether an input becomes half precision with the operator. The others are sizes and rates with a type of their own.
+/// Whether an input becomes half precision with the operator. The others are sizes and rates with their own type.
 pub(super) fn input_follows(operator: &str, index: usize) -> bool {
     match operator {
         "Resize" | "Upsample" | "Dropout" => index == 0,

@@ -21,12 +21,12 @@ pub enum PrecisionError {
     /// An input cannot become half precision.
     #[error("the input `{0}` is used inside a loop or branch and must stay FP32: build without half inputs")]
     HalfInput(String),
-    /// A rule asks for the other half-precision type.
+    /// A rule requests the other half-precision type.
     #[error("`{layers}` cannot be {asked} in a {whole} model: use one half-precision type for the whole model")]
     OtherHalf {
         /// As in the rule.
         layers: String,
-        /// The type that the rule asks for.
+        /// The type that the rule requests.
         asked: &'static str,
         /// The type of the model.
         whole: &'static str,

@@ -1,4 +1,4 @@
-//! Takes a model apart where its element types require it, and puts it together again.
+//! Takes a model apart as far as its element types require, and reassembles it.
 //!
 //! Everything else is copied unchanged: attributes, weights, shapes, subgraphs.
 
@@ -9,7 +9,7 @@ use super::error::PrecisionError;
 use super::tensor::header;
 use visiond_engine::builder_api::onnx::{Field, Value, WireError, fields, number, write_bytes, write_number};
 
-/// Limits graphs inside nodes inside graphs: only a malicious file has more.
+/// Limits the nesting of graphs inside nodes: only a malicious file has more.
 const MAX_DEPTH: usize = 32;
 
 /// A model around its main graph.
@@ -284,7 +284,7 @@ impl<'a> Model<'a> {
 
     /// Returns the model as a file.
     pub(super) fn write(&self) -> Vec<u8> {
-        /// The first format version in which weights need not be inputs too.
+        /// The first format version in which weights need not also be inputs.
         const FREE_WEIGHTS: u64 = 4;
         let mut out = Vec::new();
         write_number(&mut out, number::MODEL_IR_VERSION, self.ir_version.max(FREE_WEIGHTS));
@@ -313,7 +313,7 @@ impl<'a> OnnxGraph<'a> {
                 _ => rest.push(field.raw),
             }
         }
-        // Before version 4 of the format, weights had to be listed as inputs too.
+        // Before version 4 of the format, weights also had to be listed as inputs.
         let named: HashSet<&str> = weights.iter().map(|weights| weights.name.as_str()).collect();
         inputs.retain(|input: &TypedValue<'_>| !named.contains(input.name.as_str()));
         Ok(Self { nodes, weights, inputs, outputs, values, rest })

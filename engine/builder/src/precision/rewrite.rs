@@ -17,7 +17,7 @@ pub struct PrecisionOptions {
     pub half: Half,
     /// Rules for layers that differ; the last one that matches wins.
     pub rules: Vec<Rule>,
-    /// Whether FP32 inputs and outputs become half precision too.
+    /// Whether FP32 inputs and outputs also become half precision.
     pub half_io: bool,
 }
 

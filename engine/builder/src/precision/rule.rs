@@ -22,11 +22,11 @@ pub struct Rule {
 pub enum LayerPrecision {
     /// FP32.
     Full,
-    /// The half-precision type of the whole model; if it is named, it must be that.
+    /// The half-precision type of the whole model; an explicitly named type must match it.
     Half(Option<Half>),
 }
 
-/// Writes the rule as it is read.
+/// Writes the rule in the form in which it is read.
 impl fmt::Display for Rule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let precision = match self.precision {
@@ -139,7 +139,7 @@ mod tests {
     fn a_rule_is_a_layer_and_a_precision() {
         let rule: Rule = "type:Softmax=fp32".parse().unwrap();
         assert_eq!(rule, Rule { layers: "type:Softmax".to_owned(), precision: LayerPrecision::Full });
-        // Names may hold the sign themselves.
+        // Names may themselves contain the sign.
         assert_eq!("a=b=half".parse::<Rule>().unwrap().layers, "a=b");
         for wrong in ["", "x", "x=int8", "=fp32", "type:=fp32"] {
             assert!(wrong.parse::<Rule>().unwrap_err().to_string().contains("LAYER=fp32"), "{wrong}");

@@ -1,4 +1,4 @@
-//! The two half-precision types, and a `TensorProto` in them: reads the numbers of any floating-point one, and writes one in half.
+//! The two half-precision types: reads the numbers of any floating-point `TensorProto`, and writes one in half precision.
 
 use std::borrow::Cow;
 use std::fs::File;
@@ -159,7 +159,7 @@ pub(super) fn write(name: &str, dims: &[u64], numbers: &[f32], half: Half, losse
     message
 }
 
-/// Reads the numbers of a tensor that are a part of a file beside the model, if they are.
+/// Reads the numbers of a tensor if they are stored in a file beside the model.
 fn external(message: &[u8], directory: &Path) -> Result<Option<Vec<u8>>, PrecisionError> {
     let (mut location, mut offset, mut length) = (String::new(), 0, None);
     for field in fields(message) {

@@ -28,11 +28,11 @@ impl GpuMasks {
         Ok(Self { spec, masks: None, stream: own, end, part: Vec::new() })
     }
 
-    /// Replaces `out` by the masks of `jobs` in the frame `slot`; returns how many are empty because they did not fit.
+    /// Replaces `out` with the masks of `jobs` in the frame `slot`; returns how many are empty because they did not fit.
     ///
     /// # Safety
-    /// `outputs` are those of a run that is done, for at least `slot + 1` frames, in the types and shapes that the spec was made
-    /// of, and nothing writes to them meanwhile.
+    /// `outputs` come from a finished run, for at least `slot + 1` frames, in the types and shapes that the spec was made
+    /// from, and nothing writes to them meanwhile.
     pub(super) unsafe fn run(
         &mut self,
         outputs: &[(DeviceAddress, DType)],
@@ -50,8 +50,8 @@ impl GpuMasks {
         out.clear();
         // One part, unless masks are as large as the frame.
         for jobs in jobs.chunks(masks.most_at_once(&frame)) {
-            // SAFETY: the outputs are the caller's promise; the last launch was waited for, or the stream failed and its error
-            // ends this run too.
+            // SAFETY: the caller guarantees the outputs; the last launch was waited for, or the stream failed and its error
+            // also ends this run.
             lost += unsafe { masks.enqueue(outputs, slot, &frame, jobs, &self.stream) }?;
             self.end.record(&self.stream)?;
             self.end.wait()?;

@@ -15,7 +15,7 @@ use crate::tensorrt::{Layout, Scratch, TrtContext, TrtEngine};
 /// A model on the GPU: an execution context for each batch size that changes its shapes, and a buffer for each tensor.
 pub(super) struct GpuModel {
     /// By batch size, from 1 on; a single one if the batch size does not change the shapes or the version allows no more.
-    /// Fields drop in order: contexts before the buffers whose addresses they have.
+    /// Fields drop in order: contexts before the buffers that they point to.
     contexts: Vec<Option<TrtContext>>,
     /// The batch size that a single context has shapes for.
     chosen: usize,
@@ -33,14 +33,14 @@ pub(super) struct GpuModel {
     picture: usize,
     /// The maximum number of frames in a run.
     pub(super) batch: usize,
-    /// The bytes of one picture if the batch is fixed and larger than 1: unused slots are cleared.
+    /// The bytes of one image if the batch is fixed and larger than 1: unused slots are cleared.
     fixed_picture_bytes: Option<usize>,
 }
 
 /// An input in the GPU's memory.
 struct GpuInput {
     name: String,
-    /// For the whole batch; the memory is as large.
+    /// The shape for the whole batch, for which the memory is allocated.
     whole: Vec<usize>,
     /// Whether the first dimension is the number of frames in a run.
     has_frames: bool,
@@ -80,7 +80,7 @@ impl GpuOutput {
 }
 
 impl GpuModel {
-    /// Makes the context for the whole batch, allocates every tensor, and fills the extra inputs.
+    /// Creates the context for the whole batch, allocates every tensor, and fills the extra inputs.
     pub(super) fn new(
         engine: &Engine,
         program: &Arc<TrtEngine>,
@@ -110,7 +110,7 @@ impl GpuModel {
             {
                 model_inputs::fill(&mut tensor, extra, (inputs.spec.width, inputs.spec.height));
             }
-            // SAFETY: the buffer is as long as `host`, which lives until the stream was waited for.
+            // SAFETY: the buffer is as long as `host`, which lives until the stream has finished.
             unsafe { stream.copy_to_device(&host, buffer.address()) }?;
             stream.synchronize()?;
             gpu_inputs.push(GpuInput { name, whole, has_frames, buffer: Some(buffer) });
@@ -175,7 +175,7 @@ impl GpuModel {
         &self.addresses[run]
     }
 
-    /// Returns the address of a run's picture.
+    /// Returns the address of a run's image.
     pub(super) fn picture(&self, run: usize) -> DeviceAddress {
         self.pictures[run].address()
     }
@@ -187,7 +187,7 @@ impl GpuModel {
     pub(super) unsafe fn clear_from(&self, run: usize, frames: usize, stream: &CudaStream) -> Result<(), CudaError> {
         let Some(each) = self.fixed_picture_bytes else { return Ok(()) };
         let empty = self.picture(run).offset(each * frames);
-        // SAFETY: the buffer holds `batch` pictures of `each` bytes.
+        // SAFETY: the buffer holds `batch` images of `each` bytes.
         unsafe { stream.fill(empty, 0, each * (self.batch - frames)) }
     }
 
@@ -218,7 +218,7 @@ impl GpuModel {
         self.batch > 1 && self.inputs.iter().any(|input| input.has_frames)
     }
 
-    /// Queues inference over the first `frames` slots of a run's picture.
+    /// Queues inference over the first `frames` slots of a run's image.
     ///
     /// # Safety
     /// The slots are written by then; `self` outlives the run, and every launch of a recording; `stream` is always the same.

@@ -1,4 +1,4 @@
-//! Brings a run's results to the CPU: the filter's candidates, or whole outputs.
+//! Copies a run's results to the CPU: the filter's candidates, or whole outputs.
 
 use std::sync::Arc;
 
@@ -16,12 +16,12 @@ use crate::heads::{Decoded, Head, HeadInput, NamedOutput};
 pub(super) enum Readback {
     /// A few kilobytes of candidates.
     Candidates(CudaFilter),
-    /// Every output, for heads without a filter (their outputs are small) or shapes that the filter cannot read.
+    /// Every output, for heads without a filter, whose outputs are small, or for shapes that the filter cannot read.
     Outputs(Vec<UnifiedBuffer>),
 }
 
 impl Readback {
-    /// Makes a filter if there is a spec for one, otherwise buffers for copies.
+    /// Creates a filter if there is a spec for one, otherwise buffers for copies.
     pub(super) fn new(
         filter: Option<&FilterSpec>,
         model: &GpuModel,
@@ -50,13 +50,13 @@ impl Readback {
     ) -> Result<(), DetectorError> {
         match self {
             Self::Candidates(filter) => {
-                // SAFETY: the caller's promise; the spec was made of these outputs' shapes and types.
+                // SAFETY: guaranteed by the caller; the spec was made from these outputs' shapes and types.
                 unsafe { filter.enqueue(model.addresses(run), frames, stream) }?;
             }
             Self::Outputs(copies) => {
                 for (output, copy) in model.outputs.iter().zip(copies) {
                     let bytes = &mut copy.as_mut_slice()[..output.len_bytes * frames];
-                    // SAFETY: output and copy both hold the whole batch; the rest is the caller's promise.
+                    // SAFETY: output and copy both hold the whole batch; the caller guarantees the rest.
                     unsafe { stream.copy_to_host(output.address(run), bytes) }?;
                 }
             }

@@ -1,4 +1,4 @@
-//! The buffers and events of one run in flight, and the work that is queued for it.
+//! The buffers and events of one run in flight, and the work queued for it.
 
 use std::sync::Arc;
 use std::thread;
@@ -17,9 +17,9 @@ use crate::detector::run::RunTimings;
 const LONG_RUN_US: u64 = 200;
 /// How long to poll the event after the preprocess of a short run before sleeping.
 const SPIN: Duration = Duration::from_micros(25);
-/// How long the preprocess takes, including the run's start on the GPU, at most.
+/// The maximum duration of the preprocess, including the run's start on the GPU.
 const PREPROCESS: Duration = Duration::from_micros(60);
-/// How long before the usual end of a run to check for it first, at least.
+/// The minimum time before the usual end of a run to check for the end first.
 const EARLY: Duration = Duration::from_micros(40);
 /// The shortest pause between checks whether a run is over.
 const SHORTEST_PAUSE: Duration = Duration::from_micros(15);
@@ -96,7 +96,7 @@ impl RunState {
     /// or the latest possible time of that.
     ///
     /// Sleeps for most of a run, then checks after short pauses: one check and one pause cost an eighth of a wait that the GPU
-    /// interrupts. Sleeping for all of it would be late, and would delay the next run.
+    /// interrupts. Sleeping for the whole duration would wake late and delay the next run.
     pub(super) fn wait_for_end(&self, started: Instant, usual: Duration) -> Result<Instant, CudaError> {
         let started = started.max(self.read);
         if self.end.is_done()? {
@@ -114,7 +114,7 @@ impl RunState {
 /// How an event is recorded: directly, or inside a graph for waiters outside it.
 pub(super) type Mark = fn(&Event, &CudaStream) -> Result<(), CudaError>;
 
-/// Queues the preprocess into the picture of a run, and the event after it.
+/// Queues the preprocess into the image of a run, and the event after it.
 ///
 /// # Safety
 /// The preprocessor has prepared at least `count` frames, which stay valid until the event; the last run with this index is
@@ -127,7 +127,7 @@ pub(super) unsafe fn enqueue_preprocess(
     stream: &CudaStream,
     mark: Mark,
 ) -> Result<(), DetectorError> {
-    // SAFETY: the picture's buffer has room for the whole batch; the rest is the caller's promise.
+    // SAFETY: the image's buffer has room for the whole batch; the caller guarantees the rest.
     unsafe {
         run.preprocessor.enqueue(model.picture(index), count, stream)?;
         model.clear_from(index, count, stream)?;
@@ -137,8 +137,8 @@ pub(super) unsafe fn enqueue_preprocess(
 
 /// Queues a run: preprocess, inference, filter or copies, and the events. For an overlapped run, queues inference only.
 ///
-/// # Safety
-/// As for [`enqueue_preprocess`]; an overlapped preprocess is done by then. The stream is the one for inference.
+/// # Safety The same as for [`enqueue_preprocess`]; an overlapped preprocess is done by then. The stream is the one for
+/// inference.
 pub(super) unsafe fn enqueue_run(
     run: &mut RunState,
     model: &mut GpuModel,
@@ -149,7 +149,7 @@ pub(super) unsafe fn enqueue_run(
 ) -> Result<(), DetectorError> {
     if run.overlapped {
         mark(&run.inference_start, stream)?;
-        // SAFETY: the model owns its tensors, and its outputs are for `count` frames; the rest is the caller's promise.
+        // SAFETY: the model owns its tensors, and its outputs are for `count` frames; the caller guarantees the rest.
         return unsafe { model.enqueue(index, count, stream) };
     }
     mark(&run.preprocess_start, stream)?;
@@ -163,8 +163,7 @@ pub(super) unsafe fn enqueue_run(
 
 /// Queues the filter or the copies of a run's outputs, and the event at the end.
 ///
-/// # Safety
-/// As for [`enqueue_preprocess`]; the outputs are written by then.
+/// # Safety The same as for [`enqueue_preprocess`]; the outputs are written by then.
 pub(super) unsafe fn enqueue_readback(
     run: &mut RunState,
     model: &GpuModel,

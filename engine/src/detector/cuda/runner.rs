@@ -57,14 +57,14 @@ pub(crate) struct CudaRunner {
     last: RunTimings,
     /// When it was over.
     ended: Instant,
-    /// About the shortest inference of a run by its number of frames, from 1 on.
+    /// Approximately the shortest inference of a run, by its number of frames from 1 on.
     usual: Vec<Duration>,
     recording: Recording,
     counts: RunCounts,
 }
 
 impl CudaRunner {
-    /// Allocates everything for the first run. `head` makes the head for the outputs.
+    /// Allocates everything for the first run. `head` creates the head for the outputs.
     pub(crate) fn new(
         engine: &Engine,
         program: &Arc<TrtEngine>,
@@ -138,7 +138,7 @@ impl CudaRunner {
             unsafe { frame.attach(reading) }?;
         }
         if overlapped {
-            // SAFETY: the last run with this index is done, so the picture is free; this run's frames were prepared and stay
+            // SAFETY: the last run with this index is done, so the image is free; this run's frames were prepared and stay
             // valid until `begin` has waited for the event; `drop` waits for the streams before anything is dropped.
             unsafe { enqueue_preprocess(run, &self.model, index, count, &self.preprocess_stream, Event::record) }?;
             if lent {
@@ -149,8 +149,8 @@ impl CudaRunner {
         }
         let recorded = match &mut run.graphs[count - 1][usize::from(overlapped)] {
             Some(graph) => {
-                // SAFETY: `record` recorded the graph with what this run state, the model and the stream own, and `drop` waits
-                // for the streams before any of it is dropped; for the frames, as above.
+                // SAFETY: `record` recorded the graph with memory that this run state, the model and the stream own, and
+                // `drop` waits for the streams before dropping any of it; for the frames, as above.
                 unsafe { graph.launch(stream) }?;
                 self.counts.graph_runs += 1;
                 true
@@ -175,8 +175,8 @@ impl CudaRunner {
         Ok(())
     }
 
-    /// Releases the frames of a failed run: after this, nothing that was queued reads them or writes to the run's buffers.
-    /// Further failures are logged; the caller returns the first error.
+    /// Releases the frames of a failed run: after this, no queued work reads them or writes to the run's buffers. Further
+    /// failures are logged; the caller returns the first error.
     fn take_back(&self, frames: &[FrameView<'_>]) {
         let detached = frames.iter().map(|frame| frame.detach(&self.preprocess_stream));
         let ended = [&self.preprocess_stream, &self.stream, &self.readback_stream].map(CudaStream::synchronize);
@@ -257,7 +257,7 @@ impl Runner for CudaRunner {
             false => run.end.elapsed_us(&run.preprocess_end)?,
         };
         let inference = Duration::from_nanos((inference_us * 1e3) as u64);
-        // A run that another process has delayed must not delay the next one.
+        // A run that another process delayed must not delay the next one.
         *usual = inference.min(*usual + (inference.saturating_sub(*usual)) / 8);
         self.last = RunTimings {
             launch_us: run.launch_us,
@@ -304,8 +304,8 @@ impl Runner for CudaRunner {
     ) -> Result<Option<usize>, DetectorError> {
         let Some(mapping) = self.mapping(run, slot) else { return Err(DetectorError::NotInFlight) };
         let Some(masks) = &mut self.masks else { return Ok(None) };
-        // SAFETY: the run is done and has a frame in this slot; `begin`, which needs `self`, is what writes to its outputs again;
-        // the spec was made of the outputs' shapes.
+        // SAFETY: the run is done and has a frame in this slot; only `begin`, which needs `self`, writes to its outputs
+        // again; the spec was made from the outputs' shapes.
         unsafe { masks.run(self.model.addresses(run.0), slot, &mapping, jobs, out) }.map(Some)
     }
 

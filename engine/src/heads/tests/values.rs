@@ -1,4 +1,4 @@
-//! Attributes, embeddings and depth: what cards and outputs fit, and what hostile numbers give.
+//! Attributes, embeddings and depth: matching cards and outputs, and hostile numbers.
 #![allow(clippy::unwrap_used)]
 
 use std::path::Path;
@@ -31,7 +31,7 @@ fn infos(outputs: Outputs<'_>) -> Vec<TensorInfo> {
     outputs.iter().map(|(name, shape, _)| tensor(name, shape)).collect()
 }
 
-/// Does with the card's head and its input what `read` says.
+/// Applies `read` to the card's head and its input.
 fn with_input<T>(text: &str, outputs: Outputs<'_>, read: impl FnOnce(&mut dyn Head, &HeadInput<'_>) -> T) -> T {
     let card = card(text);
     let mut head =
@@ -97,7 +97,7 @@ fn an_activation_is_the_cards_or_what_the_numbers_show() {
     let gender = |activation: &str, numbers: &[f32]| {
         read(&attributes(&[&(GENDER.to_owned() + activation)]), &[("g", &[1, 2], numbers)]).join("; ")
     };
-    assert_eq!(gender("", &[0.25, 0.75]), "gender: male 0.750", "probabilities already");
+    assert_eq!(gender("", &[0.25, 0.75]), "gender: male 0.750", "already probabilities");
     assert_eq!(gender("", &[0.25, 0.85]), "gender: male 0.646", "a softmax");
     assert_eq!(gender("activation = \"softmax\"\n", &[0.25, 0.75]), "gender: male 0.622");
     assert_eq!(gender("activation = \"sigmoid\"\n", &[0.0, -1.0]), "gender: female 0.500");
@@ -214,7 +214,7 @@ fn a_depth_map_has_one_channel() {
     for shape in [&[1, 3, 6, 9][..], &[1, 6, 9, 3], &[9]] {
         assert!(refused(text, &[tensor("d", shape)]).contains("no output is a map of one channel"), "{shape:?}");
     }
-    assert!(refused(text, &[tensor("d", &[1, 9])]).contains("`d` is no map, as a side has fewer than 2 numbers"));
+    assert!(refused(text, &[tensor("d", &[1, 9])]).contains("`d` is not a map: a side has fewer than 2 numbers"));
     // Rows stay rows in every layout.
     let numbers: Vec<f32> = (0..12).map(|n| n as f32).collect();
     for shape in [&[1, 2, 6][..], &[1, 1, 2, 6], &[1, 2, 6, 1]] {

@@ -1,7 +1,7 @@
 //! Finds ONNX Runtime's library and checks that it is usable.
 //!
-//! The library is opened and asked for its version here, with the system's message if that fails, before `ort` opens it: `ort`
-//! panics if the library is missing.
+//! This module opens the library and queries its version, with the system's message if that fails, before `ort` opens it:
+//! `ort` panics if the library is missing.
 
 use std::ffi::{CStr, c_char, c_void};
 use std::path::{Path, PathBuf};
@@ -36,12 +36,13 @@ pub struct FoundLibrary {
 
 /// Finds ONNX Runtime's library.
 ///
-/// The order is: the file `library`, what `ORT_DYLIB_PATH` names to the loader, and then the first usable one in the loader's path, the
-/// system's directories, the executable's directory, `lib` beside that, and the user's cache (`$XDG_CACHE_HOME/visiond/lib`).
+/// The order is: the file `library`, the library that `ORT_DYLIB_PATH` names, and then the first usable one in the loader's
+/// path, the system's directories, the executable's directory, `lib` beside that, and the user's cache
+/// (`$XDG_CACHE_HOME/visiond/lib`).
 ///
 /// # Errors
-/// A library that is named must be usable. Among those that are only found, unusable ones are skipped; if all are unusable, the
-/// error describes the first.
+/// A named library must be usable. When searching, unusable ones are skipped; if all are unusable, the error describes the
+/// first.
 pub fn find(library: Option<&Path>) -> Result<FoundLibrary, EngineError> {
     if let Some(library) = library {
         return check(&as_file(library));
@@ -102,14 +103,14 @@ fn check(path: &Path) -> Result<FoundLibrary, EngineError> {
     let get_api_base = unsafe { library.get::<GetApiBase>(b"OrtGetApiBase\0") }
         .map_err(|_| unusable("it is a library, but not ONNX Runtime's (it has no OrtGetApiBase)".to_owned()))?;
     let get_api_base: GetApiBase = *get_api_base;
-    // SAFETY: the function takes nothing and returns a pointer to a static structure, or null.
+    // SAFETY: the function takes no arguments and returns a pointer to a static structure, or null.
     let base = unsafe { get_api_base().as_ref() };
     let base = base.ok_or_else(|| unusable("it does not report its version".to_owned()))?;
     // SAFETY: `base` is the library's static `OrtApiBase`, whose two entries are the same in every release; the string is
     // static and NUL-terminated.
     let version = unsafe { CStr::from_ptr((base.get_version_string)()) }.to_string_lossy().into_owned();
     let minor = version.split('.').nth(1).and_then(|minor| minor.parse::<u32>().ok());
-    // SAFETY: as above; a version that the library does not have gives null.
+    // SAFETY: as above; an unsupported version returns null.
     let has_api = !unsafe { (base.get_api)(MINIMUM_MINOR_VERSION) }.is_null();
     let Some(minor_version) = minor.filter(|minor| *minor >= MINIMUM_MINOR_VERSION && has_api) else {
         return Err(unusable(format!("it is version {version}; 1.{MINIMUM_MINOR_VERSION} or later is required")));

@@ -16,7 +16,7 @@ use crate::onnx::known_faults::disabled_optimizers;
 use crate::onnx::model::{OnnxModel, guarded};
 use crate::onnx::schema;
 
-/// A session of ONNX Runtime, and what its contexts share.
+/// A session of ONNX Runtime, and the data that its contexts share.
 struct OnnxRuntimeProgram {
     session: Session,
     memory: CpuMemory,
@@ -80,8 +80,8 @@ fn build(
     if !disabled.is_empty() {
         builder = builder.with_config_entry("optimization.disable_specified_optimizers", disabled)?;
     }
-    // ONNX Runtime copies them. By itself it would map the files for as long as the session lives, and one that is truncated
-    // meanwhile ends the process with SIGBUS.
+    // ONNX Runtime copies them. By default it would map the files as long as the session lives, and truncating one meanwhile
+    // would end the process with SIGBUS.
     for (name, bytes) in weights {
         builder = builder.with_external_initializer_file_in_memory(name, bytes)?;
     }

@@ -20,7 +20,7 @@ pub(in crate::onnx) struct Runtime {
 static RUNTIME: Mutex<Option<&'static Runtime>> = Mutex::new(None);
 
 impl Runtime {
-    /// Returns the library at `asked`, or the one found; the first call opens it.
+    /// Returns the library at `asked`, or the one that the search finds; the first call opens it.
     pub(in crate::onnx) fn get(asked: Option<&Path>) -> Result<&'static Self, EngineError> {
         let mut runtime = RUNTIME.lock();
         if let Some(runtime) = *runtime {
@@ -70,8 +70,8 @@ fn forward_log(level: LogLevel, category: &str, _id: &str, _location: &str, mess
 
 /// Keeps ONNX Runtime from writing usage data into the user's home directory and sending it.
 ///
-/// Microsoft's builds for Linux do so as soon as their environment is made, before their API's own switch can be reached; they
-/// check this variable first. Call this as the first thing in `main`.
+/// Microsoft's builds for Linux do so as soon as their environment is created, before their API's own switch is available;
+/// they check this variable first. Call this as the first thing in `main`.
 ///
 /// # Safety
 /// No other thread may run, because this changes the process's environment.

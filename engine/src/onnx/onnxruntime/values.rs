@@ -131,8 +131,8 @@ pub(super) fn run(
     let mut made = vec![ptr::null_mut(); output_names.len()];
     // SAFETY: the session is alive, and its inner pointer is what `Run` takes. ONNX Runtime documents that several threads may
     // call `Run` on one session at the same time; `ort` asks for `&mut` because of execution providers that break this, and
-    // only the CPU's is used here. Names and values are alive and as many as the counts say; `made` has room for every output,
-    // and its null entries ask the library to allocate. Null run options are the defaults.
+    // only the CPU's is used here. Names and values are alive and match the counts; `made` has room for every output, and its
+    // null entries ask the library to allocate. Null run options are the defaults.
     let status = unsafe {
         (ort::api().Run)(
             session.inner().ptr().cast_mut(),
@@ -162,7 +162,7 @@ fn element_type(dtype: DType) -> sys::ONNXTensorElementDataType {
         DType::I64 => T::ONNX_TENSOR_ELEMENT_DATA_TYPE_INT64,
         DType::Bool => T::ONNX_TENSOR_ELEMENT_DATA_TYPE_BOOL,
         DType::F32 => T::ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT,
-        // `DType` may grow; the library refuses a tensor of undefined type with an error.
+        // `DType` may gain variants; the library rejects a tensor of undefined type.
         _ => T::ONNX_TENSOR_ELEMENT_DATA_TYPE_UNDEFINED,
     }
 }

@@ -1,20 +1,21 @@
-//! The parts that a row of an output consists of, from left to right: four numbers of a box, then scores, then distances.
+//! Determines the parts of an output's rows, from left to right: four numbers of a box, then scores, then distances.
 //!
-//! A part is a run of numbers that the same operators made. The walk goes from the output back through joins (`Concat`) and cuts
-//! (`Split`, `Slice`), and compares widths to know which joins are of parts and which are of rows, such as those of several grids.
+//! A part is a run of numbers computed by the same operators. The walk goes from the output back through joins (`Concat`) and
+//! cuts (`Split`, `Slice`), and compares widths to distinguish joins of parts from joins of rows, such as those of several
+//! grids.
 
 use super::{Graph, MAX_NODES, Node, attribute, dims};
 
-/// How the numbers of a part were made, by their last operator.
+/// How the numbers of a part were computed, by their last operator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PartKind {
     /// They come straight from a layer with weights.
     Raw,
-    /// They are probabilities of a sigmoid.
+    /// They are probabilities from a sigmoid.
     Sigmoid,
     /// They went through a softmax.
     Softmax,
-    /// They are the result of arithmetic, as a decoded box is.
+    /// They are the result of arithmetic, like a decoded box.
     Computed,
     /// They are a constant.
     Constant,
@@ -22,10 +23,10 @@ pub enum PartKind {
     Unknown,
 }
 
-/// A run of numbers in each row that the same operators made.
+/// A run of numbers in each row that the same operators computed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Part {
-    /// How many numbers it has.
+    /// The number of its numbers.
     pub width: usize,
     /// How they were made.
     pub kind: PartKind,
@@ -35,13 +36,13 @@ pub struct Part {
     pub exp: bool,
 }
 
-/// The operators that are visited to find the parts and widths of one row.
+/// The most operators to visit for the parts and widths of one row.
 const MAX_STEPS: usize = 2_000;
 
-/// The joins and cuts that follow each other.
+/// The most consecutive joins and cuts.
 const MAX_DEPTH: usize = 64;
 
-/// The most parts that a row has.
+/// The most parts of a row.
 const MAX_PARTS: usize = 256;
 
 /// The remaining budget of visits.
@@ -107,7 +108,7 @@ impl<'a> Graph<'a> {
         }
     }
 
-    /// Returns the parts of a join, which is of parts, or of rows that all have the same parts.
+    /// Returns the parts of a join, which joins parts, or rows that all have the same parts.
     fn joined(
         &self,
         value: &[u8],
@@ -125,7 +126,7 @@ impl<'a> Graph<'a> {
         if widths.contains(&Some(width)) || widths.len() == 1 {
             return self.parts(node.inputs.first()?, width, depth, steps);
         }
-        // One part of unknown width has what is left.
+        // A single part of unknown width gets the remaining numbers.
         let rest = width.checked_sub(known).filter(|rest| unknown <= 1 && (*rest > 0) == (unknown == 1));
         let Some(rest) = rest else {
             return Some(self.whole(value, width));
@@ -159,7 +160,7 @@ impl<'a> Graph<'a> {
         vec![Part { width, kind, sigmoid: tail.sigmoid, exp: tail.exp }]
     }
 
-    /// Whether a value is a sigmoid, or a product of such.
+    /// Whether a value is a sigmoid, or a product of sigmoids.
     fn is_probability(&self, value: &[u8], depth: usize) -> bool {
         let Some((depth, node)) = depth.checked_sub(1).zip(self.node(self.behind_layout(value))) else { return false };
         match node.operator.as_str() {
@@ -216,7 +217,7 @@ impl<'a> Graph<'a> {
         sizes.iter().map(|&size| usize::try_from(size).unwrap_or(0).min(1 << 20)).collect()
     }
 
-    /// Returns the first and the end of the numbers that a `Slice` takes, as the file says them, and of which axis.
+    /// Returns the start and end of a `Slice` as stated in the file, and its axis.
     fn slice_ends(&self, node: &Node<'a>) -> Option<(i64, i64, Option<i64>)> {
         let of = |index: usize, name: &str| {
             let constant = node.inputs.get(index).map(|name| self.integers(name)).unwrap_or_default();
@@ -237,7 +238,7 @@ impl<'a> Graph<'a> {
         self.channels(value, depth, steps).map(|channels| channels.count)
     }
 
-    /// Returns the channels of a value, or the numbers in its rows, if the operators before it show them.
+    /// Returns the channels of a value, or the length of its rows, if the operators before it show them.
     fn channels(&self, value: &[u8], depth: usize, steps: &mut Steps) -> Option<Channels> {
         let depth = depth.checked_sub(1)?;
         steps.take()?;
@@ -286,7 +287,7 @@ impl<'a> Graph<'a> {
                     (_, &[size]) => size,
                     (Some(1), []) => 1,
                     (Some(before), sizes) if sizes.contains(&before) => before,
-                    // Anchors beside each other become rows of their own.
+                    // Adjacent anchors become separate rows.
                     (Some(before), sizes) => sizes.iter().copied().filter(|size| before.is_multiple_of(*size)).max()?,
                     (None, _) => return None,
                 };
@@ -299,7 +300,7 @@ impl<'a> Graph<'a> {
                 let (start, end, axis) = self.slice_ends(node)?;
                 let rank = before.and_then(|before| before.rank);
                 let axis = axis.and_then(|axis| place(axis, rank));
-                // A cut of rows leaves all columns.
+                // Cutting rows keeps all columns.
                 if before.is_some_and(|before| before.axis.is_some() && axis.is_some() && before.axis != axis) {
                     return before;
                 }
@@ -319,7 +320,7 @@ impl<'a> Graph<'a> {
                 let parts = parts?;
                 let joined = *parts.first()?;
                 let sum = parts.iter().fold(0_usize, |sum, part| sum.saturating_add(part.count));
-                // Equal widths may be those of grids, one below the other.
+                // Equal widths may come from stacked grids.
                 let of_parts = match joined.axis.zip(place(axis, joined.rank)) {
                     Some((channels, axis)) => channels == axis,
                     None if parts.iter().all(|part| part.count == joined.count) => return None,
@@ -332,16 +333,16 @@ impl<'a> Graph<'a> {
     }
 }
 
-/// The channels of a value, or the numbers in its rows.
+/// The channels of a value, or the length of its rows.
 #[derive(Clone, Copy)]
 struct Channels {
     count: usize,
-    /// The axis that they are on, and the number of axes, where that is known.
+    /// Their axis, and the number of axes, if known.
     axis: Option<usize>,
     rank: Option<usize>,
 }
 
-/// Returns the axis that a file counts from either end.
+/// Returns the axis, which a file may count from either end.
 fn place(axis: i64, rank: Option<usize>) -> Option<usize> {
     match usize::try_from(axis) {
         Ok(axis) => Some(axis),

@@ -1,4 +1,4 @@
-//! The `visiond build` commands that error messages suggest, and the names that engine files have.
+//! The `visiond build` commands that error messages suggest, and the names of engine files.
 
 use std::path::{Path, PathBuf};
 

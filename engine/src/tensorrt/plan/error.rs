@@ -29,7 +29,7 @@ pub enum PlanError {
         path: PathBuf,
         /// The size of the file.
         found: u64,
-        /// The size that its header gives, as text.
+        /// The size in its header, as text.
         expected: String,
         /// The command that builds it.
         command: String,
@@ -45,7 +45,7 @@ pub enum PlanError {
         installed: Version,
         /// The command that builds it.
         command: String,
-        /// TensorRT's own message; empty if it was not asked.
+        /// TensorRT's own message; empty if TensorRT was not called.
         reason: String,
     },
     /// It was built for other GPUs.

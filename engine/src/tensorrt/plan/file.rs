@@ -10,8 +10,8 @@ use crate::backend::{EngineError, ModelFile, open_model_file};
 
 /// Reads the engine file at `path` into memory.
 ///
-/// It is never mapped: a mapped file that another program truncates ends the process with SIGBUS at the next read, inside
-/// TensorRT's parser too. In memory, the bytes that were hashed are also the ones that run.
+/// It is never mapped: if another program truncates a mapped file, the next read ends the process with SIGBUS, even inside
+/// TensorRT's parser. In memory, the bytes that were hashed are also the ones that run.
 pub(crate) fn read_plan(path: &Path) -> Result<Vec<u8>, EngineError> {
     let unreadable = |error| EngineError::Unreadable(path.to_owned(), error);
     let (mut file, len) = open_model_file(path)?;
@@ -38,7 +38,7 @@ pub struct PlanFile {
 impl PlanFile {
     /// Reads the file at `path`; `None` if neither its content nor its name is an engine's.
     pub fn read(path: &Path) -> Result<Option<Self>, EngineError> {
-        // Only a file that begins like an engine is read as a whole.
+        // Only a file that begins like an engine is read completely.
         if open_model_file(path)?.1 > 0 && !is_plan_file(path) {
             return Ok(None);
         }

@@ -17,7 +17,7 @@ use crate::tensorrt::version::Version;
 /// The number of bytes that a header needs.
 pub(super) const HEADER_BYTES: usize = 40;
 
-/// A limit that no exporter's metadata comes near.
+/// The limit of an exporter's metadata, far above any real one.
 pub(super) const MOST_METADATA: usize = 16 << 20;
 
 /// The compute capabilities that TensorRT for RTX builds for, by bit of its mask.

@@ -61,7 +61,7 @@ impl FolderWatch {
         }
         let metadata = match found {
             Ok(metadata) if metadata.is_file() => metadata,
-            // It may be back at once: a short outage of a network file system must not make all images new.
+            // It may return at once: a short outage of a network file system must not make all images count as new.
             Err(error) if error.kind() != io::ErrorKind::NotFound => return,
             Err(_) if is_link(path) => {
                 // The target image may appear later.

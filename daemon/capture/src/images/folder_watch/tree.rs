@@ -69,7 +69,7 @@ impl FolderWatch {
         match self.add_folder(path, depth, sign, now_ns) {
             Err(error) if !matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
                 self.leave_out(path, || {
-                    format!("cannot read the pictures in {}: {error}; they are left out", path.display())
+                    format!("cannot read the images in {}: {error}; they are left out", path.display())
                 });
             }
             _ => {}
@@ -87,7 +87,7 @@ impl FolderWatch {
     pub(super) fn add_folder(&mut self, path: &Path, depth: usize, sign: Sign, now_ns: u64) -> io::Result<()> {
         let Some(fd) = self.watch_folder(path, depth, now_ns)? else { return Ok(()) };
         self.list(path, fd, sign, now_ns)?;
-        // The root represents the folders without a watch.
+        // The root stands in for the folders without a watch.
         if depth > 0 {
             self.left_out.remove(path);
         }

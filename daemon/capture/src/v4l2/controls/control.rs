@@ -101,7 +101,7 @@ impl Control {
         }
     }
 
-    /// Returns a value as people read it; for a menu with the item's name.
+    /// Returns a value for people; for a menu, with the item's name.
     pub fn show(&self, value: &Value) -> String {
         match (self.kind, value) {
             (ControlKind::Menu | ControlKind::IntegerMenu, Value::Number(number)) => self
@@ -123,13 +123,13 @@ impl Control {
         number == 4 || number == 8 || (100..=130).contains(&number)
     }
 
-    /// Whether a mode of a sensor on NVIDIA's capture unit has a value of its own for the control, which is its default.
+    /// Whether each mode of a sensor on NVIDIA's capture unit has its own default for the control.
     pub(super) fn is_modes(&self) -> bool {
         // GAIN, EXPOSURE, FRAME_RATE and EXPOSURE_SHORT: tegracam_init_ctrl_ranges_by_mode in tegracam_ctrls.c.
         (9..=12).contains(&self.id.wrapping_sub(TEGRA_BASE))
     }
 
-    /// Returns the driver's default as people read it; `None` for controls without one.
+    /// Returns the driver's default for people; `None` for controls without one.
     pub fn show_default(&self) -> Option<String> {
         let has = !matches!(self.kind, ControlKind::Button | ControlKind::String | ControlKind::Compound);
         has.then(|| self.show(&Value::Number(self.default)))
@@ -201,7 +201,7 @@ impl<'a> FrameRateControl<'a> {
         value as f64 / self.factor
     }
 
-    /// Returns the frames per second that the sensor would start with: those that are set, or its mode's own, the most that it has.
+    /// Returns the frames per second that the sensor would start with: the rate that is set, or its mode's highest.
     pub fn now(&self) -> Option<f64> {
         match self.control.value {
             _ if !self.is_override => Some(self.fps(self.control.maximum)),

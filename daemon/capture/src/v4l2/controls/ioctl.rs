@@ -114,10 +114,10 @@ fn item(node: &Node, id: u32, index: i64, kind: ControlKind) -> Option<MenuItem>
     // SAFETY: QUERYMENU reads and writes a v4l2_querymenu: integers, and a union of bytes and an integer.
     let raw = unsafe { node.query(vidioc::VIDIOC_QUERYMENU, fill) }.ok()?;
     let text = if kind == ControlKind::IntegerMenu {
-        // SAFETY: any bits are an integer; of an integer menu the driver wrote it.
+        // SAFETY: any bits are a valid integer; for an integer menu, the driver wrote it.
         unsafe { raw.__bindgen_anon_1.value }.to_string()
     } else {
-        // SAFETY: any bits are bytes; of a menu the driver wrote a name.
+        // SAFETY: any bits are valid bytes; for a menu, the driver wrote a name.
         device::text(unsafe { &raw.__bindgen_anon_1.name })
     };
     Some(MenuItem { index, text })
@@ -125,14 +125,14 @@ fn item(node: &Node, id: u32, index: i64, kind: ControlKind) -> Option<MenuItem>
 
 /// Reads a control's value.
 pub fn get(node: &Node, control: &Control) -> io::Result<Value> {
-    // SAFETY: integers, and a union of integers and pointers; zeros are values of all.
+    // SAFETY: the struct holds integers and a union of integers and pointers; zeros are valid for all of them.
     let mut raw: sys::v4l2_ext_control = unsafe { mem::zeroed() };
     raw.id = control.id;
     match control.kind {
         ControlKind::Button | ControlKind::Compound => Err(io::ErrorKind::Unsupported.into()),
         ControlKind::String => {
             let mut text = vec![0_u8; text_bytes(control)];
-            // As many bytes as a control's text has, which is checked in `text_bytes` to fit.
+            // The number of bytes of a control's text; `text_bytes` checks that it fits.
             raw.size = text.len() as u32;
             raw.__bindgen_anon_1.string = text.as_mut_ptr().cast();
             // SAFETY: `string` points at `size` bytes that may be written and live through the call.
@@ -144,7 +144,7 @@ pub fn get(node: &Node, control: &Control) -> io::Result<Value> {
             unsafe { call(node, vidioc::VIDIOC_G_EXT_CTRLS, &mut raw)? };
             let value = raw.__bindgen_anon_1;
             Ok(Value::Number(match kind {
-                // SAFETY: any bits are an integer; of this kind the driver wrote 64 bits, of the others 32.
+                // SAFETY: any bits are a valid integer; for this kind the driver wrote 64 bits, for the others 32.
                 ControlKind::Integer64 => unsafe { value.value64 },
                 // SAFETY: as above.
                 ControlKind::Bitmask => i64::from(unsafe { value.value } as u32),
@@ -163,7 +163,7 @@ pub fn numbers(node: &Node, control: &Control) -> io::Result<Vec<u32>> {
         return Err(io::ErrorKind::Unsupported.into());
     }
     let mut numbers = vec![0_u32; count];
-    // SAFETY: integers, and a union of integers and pointers; zeros are values of all.
+    // SAFETY: the struct holds integers and a union of integers and pointers; zeros are valid for all of them.
     let mut raw: sys::v4l2_ext_control = unsafe { mem::zeroed() };
     raw.id = control.id;
     // At most four times MAX_NUMBERS.
@@ -176,7 +176,7 @@ pub fn numbers(node: &Node, control: &Control) -> io::Result<Vec<u32>> {
 
 /// Sets a control. [`resolve`](super::resolve::resolve) has checked `value` for it.
 pub fn set(node: &Node, control: &Control, value: &Value) -> io::Result<()> {
-    // SAFETY: integers, and a union of integers and pointers; zeros are values of all.
+    // SAFETY: the struct holds integers and a union of integers and pointers; zeros are valid for all of them.
     let mut raw: sys::v4l2_ext_control = unsafe { mem::zeroed() };
     raw.id = control.id;
     match value {
@@ -192,7 +192,7 @@ pub fn set(node: &Node, control: &Control, value: &Value) -> io::Result<()> {
             if control.kind == ControlKind::Integer64 {
                 raw.__bindgen_anon_1.value64 = *number;
             } else {
-                // Numbers of other kinds have 32 bits, a mask without a sign: their range was checked.
+                // Numbers of other kinds have 32 bits, a mask unsigned ones: their range was checked.
                 raw.__bindgen_anon_1.value = *number as i32;
             }
             // SAFETY: the value of a control of this kind is in the struct, and `size` is 0.
@@ -213,13 +213,13 @@ fn text_bytes(control: &Control) -> usize {
 /// `request` must be G_EXT_CTRLS or S_EXT_CTRLS; where the control has a payload, `control` must point at `size` bytes of it
 /// that live through the call and, for G_EXT_CTRLS, may be written.
 unsafe fn call(node: &Node, request: vidioc::_IOC_TYPE, control: &mut sys::v4l2_ext_control) -> io::Result<()> {
-    // SAFETY: integers, a union of integers, and a pointer; zeros are values of all.
+    // SAFETY: the struct holds integers, a union of integers, and a pointer; zeros are valid for all of them.
     let mut all: sys::v4l2_ext_controls = unsafe { mem::zeroed() };
     all.__bindgen_anon_1.which = sys::V4L2_CTRL_WHICH_CUR_VAL;
     all.count = 1;
     all.controls = control;
-    // SAFETY: both requests read and write a v4l2_ext_controls; its pointer is valid for `count` controls, and the control's
-    // own pointer as the caller says.
+    // SAFETY: both requests read and write a v4l2_ext_controls; its pointer is valid for `count` controls, and the caller
+    // guarantees the control's own pointer.
     unsafe { node.ioctl(request, &mut all) }
 }
 
@@ -327,7 +327,7 @@ mod tests {
         assert_eq!(items("exposure_auto"), [item(1, "Manual Mode"), item(3, "Aperture Priority Mode")]);
         assert_eq!(items("link_frequency"), [item(0, "42"), item(1, "-7")]);
         assert!(items("brightness").is_empty());
-        // Each flag, in the controls that have it.
+        // Each flag, with the controls that have it.
         let with = |flag: fn(&Control) -> bool| {
             found.iter().filter(|control| flag(control)).map(|control| control.name.as_str()).collect::<Vec<_>>()
         };

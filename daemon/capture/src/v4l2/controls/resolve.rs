@@ -57,7 +57,7 @@ pub fn resolve<'a>(
     (assignments, refusals)
 }
 
-/// Names that drivers changed: uvcvideo's before Linux 5.16, and since.
+/// Names that drivers changed: uvcvideo's before Linux 5.16, and since then.
 const RENAMED: &[(&str, &str)] = &[
     ("exposure_auto", "auto_exposure"),
     ("exposure_absolute", "exposure_time_absolute"),
@@ -108,7 +108,7 @@ fn fit(control: &Control, value: &ControlValue) -> Option<Value> {
         }
         (ControlKind::Menu | ControlKind::IntegerMenu, value) => item(control, value).map(|item| item.index),
         (ControlKind::String, ControlValue::Text(text)) => return fit_text(control, text),
-        // A word on the command line may look like a number and be meant as text.
+        // A word on the command line may look like a number but be meant as text.
         (ControlKind::String, ControlValue::Number(number)) => return fit_text(control, &number.to_string()),
         _ => None,
     };
@@ -158,8 +158,8 @@ fn unfit(control: &Control, value: &ControlValue) -> String {
     }
 }
 
-/// Orders the controls: first automatic modes, which lock others; then the rate, which limits the exposure; then others; then
-/// what locks everything; last buttons, which act on what is set.
+/// Orders the controls: automatic modes, which lock others; the rate, which limits the exposure; the others; controls that
+/// lock everything; and buttons, which act on the values set.
 fn rank(control: &Control) -> u8 {
     let is_automatic = control.name.split('_').any(|word| matches!(word, "auto" | "automatic" | "autogain"));
     match control.kind {

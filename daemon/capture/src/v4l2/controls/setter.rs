@@ -23,7 +23,7 @@ pub struct ControlSetter<'a> {
     fps: Option<f64>,
     /// Whether the sensor receives its controls' values only while it streams.
     is_off: bool,
-    /// Whether the sensor would have started with the values of its mode, but for a value that is configured.
+    /// Whether the sensor would have started with its mode's values if no value were configured.
     has_switched: bool,
     set: Vec<String>,
     messages: Vec<(Level, String)>,
@@ -62,7 +62,7 @@ impl<'a> ControlSetter<'a> {
             self.wanted.entry(rate.control.name.clone()).or_insert(value);
         }
         if self.has_switched {
-            // Otherwise the stored values would come with the switch, which are the least ones when the driver was just loaded.
+            // Otherwise the switch would apply the stored values, which are the minimum right after the driver was loaded.
             let is_wanted = |control: &Control| self.wanted.keys().any(|key| spelled(key) == control.name);
             let others = controls.iter().filter(|control| control.is_modes() && !is_wanted(control));
             let others: Vec<_> =
@@ -76,7 +76,7 @@ impl<'a> ControlSetter<'a> {
         self.set(&controls, |control| !is_off || !control.is_captures());
     }
 
-    /// Sets the controls again of a sensor that had no power until now. To be called while streaming.
+    /// Sets the controls of a sensor again that had no power until now. To be called while streaming.
     ///
     /// The kernel does not pass on a value that equals the current one, so a number is set to a neighbouring value first.
     pub fn while_streaming(&mut self) {
@@ -227,7 +227,7 @@ mod tests {
         std::mem::take(&mut node.fake.as_ref().unwrap().lock().writes)
     }
 
-    /// What is logged, with its level.
+    /// The log line and its level.
     fn said(setter: &ControlSetter<'_>) -> Vec<String> {
         setter.messages.iter().map(|(level, line)| format!("{level} {line}")).collect()
     }
@@ -282,7 +282,8 @@ mod tests {
         assert_eq!((said.len(), setter.set.len()), (6, 3), "{said:?}");
     }
 
-    /// A sensor of NVIDIA's driver, with the mode's control, the rate in millionths, and the switch that applies stored values.
+    /// A sensor with NVIDIA's driver: the control of the mode, the rate in millionths, and the switch that applies stored
+    /// values.
     fn sensor(switch: i64) -> Node {
         let controls = vec![
             control(GAIN, "Gain"),
@@ -310,7 +311,7 @@ mod tests {
         let mut after = writes(&node);
         after.sort_unstable();
         assert_eq!(after, [(GAIN, 20), (EXPOSURE, 100), (RATE, 30_000_000)]);
-        // Set by way of a neighbour, because the kernel passes on no value that is the same.
+        // Set through a neighbouring value, because the kernel does not pass on an unchanged one.
         setter.while_streaming();
         let again = writes(&node);
         for (id, near, value) in [(GAIN, 19, 20), (EXPOSURE, 99, 100), (RATE, 29_999_999, 30_000_000)] {
@@ -331,7 +332,7 @@ mod tests {
         let mut after = writes(&node);
         after.sort_unstable();
         assert_eq!(after, [(GAIN, 20), (EXPOSURE, 33), (RATE, 30_000_000)]);
-        // With nothing to store, the switch stays as it is; and one that is configured is the user's.
+        // If there is nothing to store, the switch stays as it is. A configured switch belongs to the user.
         for (wanted, expected) in [
             (config(&[("sensor_mode", 2)], None), vec![(MODE, 2)]),
             (config(&[("gain", 20), ("override_enable", 0)], None), vec![(SWITCH, 0)]),

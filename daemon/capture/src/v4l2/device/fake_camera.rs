@@ -7,7 +7,7 @@ use std::os::raw::c_void;
 
 use super::*;
 
-/// What the camera offers, and what was set. A test changes it at any time.
+/// The camera's capabilities and settings. A test may change them at any time.
 #[derive(Debug, Default)]
 pub struct FakeCamera {
     /// The driver's name, which decides the quirks.
@@ -17,7 +17,7 @@ pub struct FakeCamera {
     pub size_range: Option<[(u32, u32); 3]>,
     /// Lowest and highest frames per second of every size, in place of a list of rates.
     pub rate_range: Option<(u32, u32)>,
-    /// Of TRY_FMT and S_FMT: the field order that it answers.
+    /// The field order that TRY_FMT and S_FMT return.
     pub field: u32,
     /// The format that is set; its index in `formats`, and the size.
     pub current: (usize, (u32, u32)),
@@ -28,7 +28,7 @@ pub struct FakeCamera {
     pub input: u32,
     /// The error of S_INPUT.
     pub input_error: Option<i32>,
-    /// What is measured at the input, or the error.
+    /// The timings measured at the input, or the error.
     pub signal: Option<Result<FakeTimings, i32>>,
     pub timings: Option<FakeTimings>,
     /// `V4L2_EVENT_*` that wait; `None` if the driver has no events.
@@ -66,7 +66,7 @@ pub struct FakeControl {
     pub items: Vec<(u32, &'static str)>,
     /// The value of an array of 32-bit numbers.
     pub array: Vec<u32>,
-    /// What the driver makes of every number.
+    /// How the driver changes every number.
     pub becomes: Option<i64>,
     /// The error of S_EXT_CTRLS.
     pub error: Option<i32>,
@@ -83,7 +83,7 @@ pub struct FakeTimings {
 
 impl FakeTimings {
     fn raw(self) -> sys::v4l2_dv_timings {
-        // SAFETY: integers, and a union of them, for which zeros are values.
+        // SAFETY: the struct holds integers and a union of them, for which zeros are valid.
         let mut bt: sys::v4l2_bt_timings = unsafe { mem::zeroed() };
         (bt.width, bt.height, bt.pixelclock) = (self.size.0, self.size.1, self.pixel_clock);
         // Each part of the blanking counts.
@@ -124,7 +124,8 @@ impl FakeCamera {
         self.formats.iter().position(|format| u32::from_le_bytes(format.fourcc) == fourcc)
     }
 
-    /// What the driver makes of a request: the first format if it lacks that one, and the format's first size if it lacks that.
+    /// How the driver adjusts a request: to its first format if it lacks the wanted one, and to the format's first size if it
+    /// lacks the wanted one.
     fn adjusted(&self, wanted: &PixFormat) -> (usize, (u32, u32)) {
         let format = self.at(u32::from_le_bytes(wanted.fourcc)).unwrap_or(0);
         let sizes = &self.formats[format].sizes;
@@ -148,7 +149,7 @@ impl FakeCamera {
         }
         match request {
             vidioc::VIDIOC_ENUM_FMT => {
-                // SAFETY: as the request says; and so below.
+                // SAFETY: as the request defines; the same applies below.
                 let raw = unsafe { of::<sys::v4l2_fmtdesc>(argument) };
                 let Some(format) = self.formats.get(raw.index as usize) else { return error(libc::EINVAL) };
                 raw.pixelformat = u32::from_le_bytes(format.fourcc);
@@ -172,7 +173,7 @@ impl FakeCamera {
                 // SAFETY: as above.
                 let raw = unsafe { of::<sys::v4l2_frmsizeenum>(argument) };
                 if let Some([smallest, largest, step]) = self.size_range {
-                    // The driver answers index 0 alone with a range; the others are errors.
+                    // The driver returns a range for index 0 only; other indices are errors.
                     if raw.index > 0 {
                         return error(libc::EINVAL);
                     }
@@ -200,7 +201,7 @@ impl FakeCamera {
                 if let Some((lowest, highest)) = self.rate_range {
                     let every = |fps| sys::v4l2_fract { numerator: 1, denominator: fps };
                     raw.type_ = sys::v4l2_frmivaltypes_V4L2_FRMIVAL_TYPE_CONTINUOUS;
-                    // Intervals: the shortest is that of the highest rate.
+                    // Intervals: the shortest one belongs to the highest rate.
                     raw.__bindgen_anon_1.stepwise =
                         sys::v4l2_frmival_stepwise { min: every(highest), max: every(lowest), step: every(1) };
                     return Ok(());
@@ -311,7 +312,7 @@ impl FakeCamera {
                 };
             }
             vidioc::VIDIOC_G_EXT_CTRLS | vidioc::VIDIOC_S_EXT_CTRLS => {
-                // SAFETY: as above; `controls` points at one, since every caller passes one.
+                // SAFETY: as above; every caller passes one control, at which `controls` points.
                 let raw = unsafe { &mut *of::<sys::v4l2_ext_controls>(argument).controls };
                 let (id, size) = (raw.id, raw.size as usize);
                 let Some(control) = self.controls.iter_mut().find(|control| control.id == id) else {

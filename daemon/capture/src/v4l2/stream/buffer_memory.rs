@@ -14,7 +14,7 @@ use visiond_kernels::cuda::{CudaError, Device, DeviceAddress};
 use super::ioctl::{MemoryType, RawBuffer};
 use crate::v4l2::device::{MAX_MEMORY_PLANES, Node};
 
-/// How often to look for room for the memory planes of a buffer.
+/// How often to try to find address space for a buffer's memory planes.
 const ATTEMPTS: usize = 8;
 
 /// The positions of a buffer's memory planes in its range: consecutive, each at the start of a page.
@@ -58,14 +58,14 @@ impl MemoryPlanes {
 /// A buffer's memory. Fields drop in order: the GPU's registration before the memory.
 #[derive(Debug)]
 pub struct BufferMemory {
-    /// Of memory that the GPU could not read otherwise.
+    /// Present for memory that the GPU could not read otherwise.
     registered: Option<RegisteredPages>,
     owner: MemoryOwner,
     start: NonNull<u8>,
     pub planes: MemoryPlanes,
 }
 
-// SAFETY: `start` points into `owner`, which this value alone has; nothing about the memory is tied to a thread.
+// SAFETY: `start` points into `owner`, which only this value owns; the memory is not tied to a thread.
 unsafe impl Send for BufferMemory {}
 // SAFETY: as above; shared access only reads.
 unsafe impl Sync for BufferMemory {}
@@ -83,7 +83,7 @@ enum MemoryOwner {
 unsafe impl DriverMemory for BufferMemory {
     unsafe fn bytes(&self) -> &[u8] {
         // SAFETY: the range is that long, readable and initialised (by the kernel, or zeroed when it was made), and lives as
-        // long as `self`; that nothing writes is the caller's promise.
+        // long as `self`; the caller guarantees that nothing writes to it.
         unsafe { slice::from_raw_parts(self.start.as_ptr(), self.planes.total()) }
     }
 
@@ -117,14 +117,15 @@ impl BufferMemory {
 
     /// Registers the buffer with the GPU: mapped memory, or ordinary memory.
     pub fn register(&mut self, device: &Arc<Device>) -> Result<(), CudaError> {
-        // SAFETY: the range is the owner's, readable and writable; the registration is undone before the owner frees it, by the
-        // order of the fields. GPU work on it is over when a frame is dropped, and a frame keeps the buffer.
+        // SAFETY: the range belongs to the owner and is readable and writable; the order of the fields undoes the
+        // registration before the owner frees it. GPU work on it is over when a frame is dropped, and a frame keeps the
+        // buffer.
         self.registered = Some(unsafe { RegisteredPages::new(device, self.start, self.planes.total()) }?);
         Ok(())
     }
 
     /// Sets the addresses of a USERPTR buffer, with lengths of whole pages: drivers that use DMA refuse a length that ends within a
-    /// line of the cache (`vb2_dc_get_userptr` in videobuf2-dma-contig.c), which frames of RAW10 with 1332x990 pixels would have.
+    /// line of the cache (`vb2_dc_get_userptr` in videobuf2-dma-contig.c), as RAW10 frames of 1332x990 pixels would.
     pub fn point(&self, raw: &mut RawBuffer) {
         for (plane, (start, length)) in self.planes.whole_pages().enumerate() {
             raw.point(plane, self.start.as_ptr() as usize + start, length);
@@ -132,8 +133,8 @@ impl BufferMemory {
     }
 }
 
-/// Maps the memory planes of a buffer one after the other, each of them whole: the range of `planes` has no hole. `places` are
-/// their offsets in `file` and their lengths.
+/// Maps the memory planes of a buffer contiguously, each of them whole: the range of `planes` has no hole. `places` are their
+/// offsets in `file` and their lengths.
 fn map(file: &File, planes: &MemoryPlanes, places: &[(u32, usize); MAX_MEMORY_PLANES]) -> io::Result<Vec<Mapping>> {
     // The planes were laid out by the first buffer's lengths.
     if (0..planes.count).any(|plane| places[plane].1 < planes.lengths[plane]) {
@@ -144,8 +145,8 @@ fn map(file: &File, planes: &MemoryPlanes, places: &[(u32, usize); MAX_MEMORY_PL
         return Ok(vec![plane(0, None)?]);
     }
     for _ in 0..ATTEMPTS {
-        // Where there is room now. Not MAP_FIXED into a reservation: before Linux 6.12 a driver that refuses leaves a hole in it,
-        // in which another thread's memory may be when the reservation is unmapped.
+        // An address with enough room now. Not MAP_FIXED into a reservation: before Linux 6.12, a driver that refuses leaves
+        // a hole in it, and another thread may have mapped memory there by the time the reservation is unmapped.
         let room = Mapping::new(None, planes.total(), None)?.start;
         let mapped: io::Result<Vec<_>> =
             (0..planes.count).map(|index| plane(index, Some(room.addr().get() + planes.starts[index]))).collect();
@@ -175,12 +176,12 @@ impl Mapping {
         let kind = file.map_or(libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE, |_| libc::MAP_SHARED);
         let flags = kind | place.map_or(0, |_| libc::MAP_FIXED_NOREPLACE);
         let address = ptr::without_provenance_mut(place.unwrap_or(0));
-        // SAFETY: a new mapping replaces none: the kernel chooses the address, or checks that nothing is mapped there. The result
-        // is checked.
+        // SAFETY: a new mapping replaces no other: the kernel chooses the address, or checks that nothing is mapped there.
+        // The result is checked.
         let start = unsafe { v4l2::mmap(address, length, access, flags, fd, libc::off_t::from(offset))? };
         let start = NonNull::new(start.cast()).ok_or_else(|| io::Error::from_raw_os_error(libc::ENOMEM))?;
         let mapping = Self { start, length };
-        // Linux before 4.17 does not know the flag, and takes another address where the place is not free.
+        // Linux before 4.17 does not know the flag, and uses another address if this one is taken.
         if place.is_some_and(|place| place != start.addr().get()) {
             return Err(io::Error::from_raw_os_error(libc::EEXIST));
         }
@@ -190,7 +191,8 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: exactly what `new` mapped, whole pages of it; a reader of it borrows the buffer that holds this.
+        // SAFETY: this is exactly the range that `new` mapped, in whole pages; every reader borrows the buffer that holds
+        // this value.
         if let Err(error) = unsafe { v4l2::munmap(self.start.as_ptr().cast(), self.length) } {
             log::warn!("cannot unmap a camera's buffer: {error}");
         }
@@ -235,11 +237,11 @@ mod tests {
         let offset = |pages: usize| (pages * page) as u32;
         let places = [(offset(2), page), (offset(0), page - 7), (offset(1), page)];
         let mappings = map(&file, &planes, &places).unwrap();
-        // SAFETY: three mappings of a page each, one after the other, which live on; nothing writes to the file.
+        // SAFETY: three contiguous mappings of a page each, which stay mapped; nothing writes to the file.
         let bytes = unsafe { slice::from_raw_parts(mappings[0].start.as_ptr(), planes.total()) };
         assert_eq!([bytes[0], bytes[page], bytes[2 * page], bytes[3 * page - 1]], *b"cabb");
         let alone = map(&file, &MemoryPlanes::new([page, 0, 0], 1).unwrap(), &places).unwrap();
-        // SAFETY: as above, of one page.
+        // SAFETY: as above, for one page.
         assert_eq!(unsafe { *alone[0].start.as_ptr() }, b'c');
     }
 
@@ -247,7 +249,7 @@ mod tests {
     fn a_plane_that_the_driver_refuses_leaves_nothing_mapped_and_another_buffer_is_not_shorter() {
         let page = page_bytes();
         let (file, planes) = (memory(b"ab"), MemoryPlanes::new([page, page, 0], 2).unwrap());
-        // No offset is within a page.
+        // Every offset is a page boundary.
         assert!(map(&file, &planes, &[(0, page), (1, page), (0, 0)]).is_err());
         assert_eq!(mappings_of(&file), 0);
         let error = map(&file, &planes, &[(0, page), (page as u32, page - 1), (0, 0)]).unwrap_err();
@@ -258,7 +260,7 @@ mod tests {
     fn a_mapping_takes_the_place_of_no_other_and_unmaps_itself_alone() {
         let (page, file) = (page_bytes(), memory(b"ab"));
         let other = Mapping::new(None, page, None).unwrap();
-        // SAFETY: the page is mapped, and this value's own.
+        // SAFETY: the page is mapped and belongs to this value.
         unsafe { *other.start.as_ptr() = 7 };
         let refused = Mapping::new(Some(other.start.addr().get()), page, Some((&file, 0))).unwrap_err();
         assert_eq!(refused.raw_os_error(), Some(libc::EEXIST));

@@ -34,7 +34,7 @@ pub fn export(node: &Node, index: u32) -> io::Result<OwnedFd> {
     };
     // SAFETY: EXPBUF reads and writes a v4l2_exportbuffer, integers.
     let raw = unsafe { node.query(vidioc::VIDIOC_EXPBUF, fill)? };
-    // SAFETY: the call made the descriptor for us, and nothing else has it.
+    // SAFETY: the call created the descriptor, and nothing else owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(raw.fd) })
 }
 
@@ -47,18 +47,18 @@ pub struct RawBuffer {
 impl RawBuffer {
     /// Describes the buffer `index` of `node`.
     pub fn new(node: &Node, memory: MemoryType, index: u32) -> Self {
-        // SAFETY: integers, and unions of integers with a raw pointer; zeros are values of all.
+        // SAFETY: the struct holds integers, and unions of integers with a raw pointer; zeros are valid for all of them.
         let mut buffer: sys::v4l2_buffer = unsafe { mem::zeroed() };
         buffer.index = index;
         buffer.type_ = node.api() as u32;
         buffer.memory = memory as u32;
-        // SAFETY: integers, and unions of them.
+        // SAFETY: the struct holds integers and unions of them.
         Self { buffer, planes: unsafe { mem::zeroed() }, api: node.api() }
     }
 
     /// Sets the address of a memory plane (USERPTR).
     pub fn point(&mut self, memory: usize, address: usize, length: usize) {
-        // Buffers over 2 GiB were refused before: see `MemoryPlanes`.
+        // Buffers over 2 GiB were rejected earlier: see `MemoryPlanes`.
         let (address, length) = (address as libc::c_ulong, length as u32);
         match self.api {
             Api::Single => (self.buffer.m.userptr, self.buffer.length) = (address, length),
@@ -71,9 +71,9 @@ impl RawBuffer {
         // SAFETY: QUERYBUF reads and writes a v4l2_buffer.
         unsafe { self.call(node, vidioc::VIDIOC_QUERYBUF)? };
         Ok(match self.api {
-            // SAFETY: the kernel wrote `offset`, since the memory is MMAP; any bits are an integer.
+            // SAFETY: the memory is MMAP, so the kernel wrote `offset`; any bits are a valid integer.
             Api::Single => [(unsafe { self.buffer.m.offset }, self.buffer.length as usize), (0, 0), (0, 0)],
-            // SAFETY: as above, of each plane; zeros where there is none.
+            // SAFETY: as above, for each plane; unused ones are zero.
             Api::Multi => self.planes.map(|plane| (unsafe { plane.m.mem_offset }, plane.length as usize)),
         })
     }
@@ -82,10 +82,10 @@ impl RawBuffer {
     ///
     /// # Safety
     ///
-    /// Where the memory is USERPTR, what was [pointed](Self::point) at must be this process's, stay so and not be read
-    /// until the driver gives the buffer back or its buffers were freed by REQBUFS.
+    /// For USERPTR, the memory that was [pointed](Self::point) at must belong to this process, and must stay allocated and
+    /// unread until the driver gives the buffer back or REQBUFS frees its buffers.
     pub unsafe fn queue(&mut self, node: &Node) -> io::Result<()> {
-        // SAFETY: QBUF reads and writes a v4l2_buffer; the rest is the caller's promise.
+        // SAFETY: QBUF reads and writes a v4l2_buffer; the caller guarantees the rest.
         unsafe { self.call(node, vidioc::VIDIOC_QBUF) }
     }
 
@@ -107,14 +107,14 @@ impl RawBuffer {
 
     /// # Safety
     ///
-    /// `request` must be one that reads and writes a v4l2_buffer; of QBUF as there.
+    /// `request` must read and write a v4l2_buffer; for QBUF, its conditions apply.
     unsafe fn call(&mut self, node: &Node, request: vidioc::_IOC_TYPE) -> io::Result<()> {
         if self.api == Api::Multi {
             // The struct may have moved since the last call.
             self.buffer.m.planes = self.planes.as_mut_ptr();
             self.buffer.length = self.planes.len() as u32;
         }
-        // SAFETY: the caller's promise; the only pointer in it is that to `planes`, `length` of them, which live as long.
+        // SAFETY: guaranteed by the caller; its only pointer is to `planes`, `length` of them, which live as long.
         unsafe { node.ioctl(request, &mut self.buffer) }
     }
 }

@@ -39,7 +39,7 @@ async fn bytes_got(broker: &mut DuplexStream) -> BytesMut {
     bytes
 }
 
-/// Returns what the broker has received: each packet as `number text`, `release number`, or its kind.
+/// Returns the packets that the broker has received: each as `number text`, `release number`, or its kind.
 async fn got(broker: &mut DuplexStream) -> Vec<String> {
     let mut bytes = bytes_got(broker).await;
     let mut packets = Vec::new();
@@ -383,7 +383,7 @@ fn a_broker_that_never_stops_is_given_up() {
             assert_eq!(now(&mut session).await, None);
         }
         says(&mut broker, &[0x40, 2, 0, 1]).await;
-        let given_up = SessionEvent::Lost("the broker sent 4 MiB that answer nothing".to_owned());
+        let given_up = SessionEvent::Lost("the broker sent 4 MiB that visiond did not request".to_owned());
         assert_eq!(now(&mut session).await, Some(given_up));
     });
 }
@@ -524,7 +524,7 @@ fn thirty_days_of_pings_packet_ids_and_refusals_stay_within_their_bounds() {
         assert_eq!((sent, seen), (259_200, 259_199));
         // Each minute is quiet long enough for more than one ping at half of the 20 s.
         assert!(pings >= 43_200, "{pings}");
-        // A suspended machine asks before it gives up.
+        // After a suspension, the session pings before it gives up.
         let later = start + SECOND * (40 * 86_400);
         session.tick(later);
         assert_eq!(now(&mut session).await, None, "the first tick after a pause");

@@ -13,7 +13,7 @@ fn config(keys: &str) -> NatsSinkConfig {
     nats.clone()
 }
 
-/// A connection whose server is the test, and whose pipe holds so many bytes.
+/// A connection whose server is the test, and whose pipe holds `capacity` bytes.
 fn connection_with(pipe_bytes: usize) -> (NatsConnection, DuplexStream) {
     let (ours, theirs) = duplex(pipe_bytes);
     let accepted = Accepted { stream: Box::new(ours), input: BytesMut::new(), max_payload: 200 };
@@ -31,7 +31,7 @@ async fn says(server: &mut DuplexStream, text: &str) {
     server.write_all(text.as_bytes()).await.unwrap();
 }
 
-/// Returns what the server has received.
+/// Returns the bytes that the server has received.
 async fn got(server: &mut DuplexStream) -> String {
     let mut bytes = BytesMut::new();
     while at_once(server.read_buf(&mut bytes)).await.is_some_and(|n| n.unwrap() > 0) {}
@@ -103,7 +103,7 @@ fn a_message_that_no_stream_accepts_is_refused_and_the_connection_goes_on() {
                 answer(1, r#"{"error":{"code":400,"err_code":10060,"description":"no"}}"#),
                 "of camera door: no (code 400",
             ),
-            (answer(1, "{}"), "its answer is no acknowledgement"),
+            (answer(1, "{}"), "its answer is not an acknowledgement"),
             ("-ERR 'Permissions Violation for Publish to \"a\"'\r\n".to_owned(), "allow this login to publish"),
         ] {
             let (mut connection, mut server) = connection_with(1 << 16);
@@ -223,7 +223,7 @@ fn a_server_that_never_stops_is_given_up_and_fills_no_memory() {
             assert!(connection.output.len() <= MOST_UNREAD + PONG.len(), "{}", connection.output.len());
         }
         says(&mut server, &chunk).await;
-        let given_up = "nats://test: the server sent 4 MiB that answer nothing".to_owned();
+        let given_up = "nats://test: the server sent 4 MiB that visiond did not request".to_owned();
         assert_eq!(acknowledged(&mut connection).await, Some(Err(given_up)));
     });
 }
