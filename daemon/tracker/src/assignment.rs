@@ -6,7 +6,7 @@ use std::collections::BinaryHeap;
 /// No row or no column.
 const NONE: u32 = u32::MAX;
 /// Pairs that a row keeps, the cheapest. In real scenes fewer than ten boxes overlap one.
-const PAIRS_PER_ROW: usize = 64;
+pub(crate) const PAIRS_PER_ROW: usize = 64;
 /// Pairs that the search for one row looks at before it takes the cheapest free column.
 const PAIRS_PER_SEARCH: usize = 1 << 14;
 /// Cost of a row without a column, and the cost that a pair must be below.

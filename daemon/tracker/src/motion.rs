@@ -197,10 +197,15 @@ impl Motion {
         }
     }
 
-    /// Moves the centre, as the camera does.
+    /// Moves the centre by a distance that many objects share. The velocity changes as a measurement of the position would change it:
+    /// otherwise nothing would tell the filter how fast objects are that all move alike.
     pub(crate) fn shift(&mut self, by: [f64; 2]) {
         for (axis, by) in self.axes.iter_mut().zip(by) {
+            let [p, c, _] = axis.covariance;
             axis.position += by;
+            if p > 0.0 {
+                axis.velocity += c / p * by;
+            }
         }
     }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 /// not matter.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Parameters {
-    /// How long an object may be unseen before its track ends; 2.5 s. Of a span without any frame, one second at most counts: without
+    /// How long an object may be unseen before its track ends; 2.5 s. It moves on for 2.5 s at most, then stays. Of a span without any frame, one second at most counts: without
     /// frames there is no sign that the object left.
     pub unseen: Duration,
     /// The score from which a detection keeps a track by itself, 0 to 1; 0.6.
@@ -38,6 +38,18 @@ pub struct Parameters {
     pub velocity_noise: f64,
     /// Standard deviation of the velocity of a new object, in sides per second; 3.
     pub first_velocity: f64,
+}
+
+impl Parameters {
+    /// The score from which a detection begins a track.
+    pub(crate) fn begins(&self) -> f64 {
+        (self.score + self.margin_to_begin).min(1.0)
+    }
+
+    /// The score from which a track is confirmed at its first detection.
+    pub(crate) fn confirms(&self) -> f64 {
+        (self.score + self.margin_to_confirm).min(1.0)
+    }
 }
 
 impl Default for Parameters {

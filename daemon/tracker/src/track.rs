@@ -10,6 +10,9 @@ use crate::parameters::Parameters;
 /// The part of an embedding that a new one replaces, as in DeepSORT's successors (StrongSORT, <https://arxiv.org/abs/2202.13514>).
 const EMBEDDING_NEW: f32 = 0.1;
 
+/// Seconds for which a constant velocity says where an object is.
+const LONGEST_PREDICTED: f64 = 2.5;
+
 /// How sure it is that a track is an object, and whether it is in sight.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TrackState {
@@ -84,13 +87,15 @@ impl Track {
         *self = Self { embedding, ..new };
     }
 
-    /// Moves `seconds` ahead, of which `counted` count as unseen; or stays where it is, if nothing can be said of so long a span.
-    pub(crate) fn predict(&mut self, seconds: f64, counted: f64, hold: bool, parameters: &Parameters) {
+    /// Moves `seconds` ahead, of which `counted` count as unseen. Stays where it is, if `seconds` are too many to say where it went; a
+    /// lost one moves for [`LONGEST_PREDICTED`].
+    pub(crate) fn predict(&mut self, seconds: f64, counted: f64, parameters: &Parameters) {
+        let unseen_before = self.unseen;
         self.unseen += counted;
         self.matched = false;
-        if hold {
+        if seconds > LONGEST_PREDICTED || unseen_before <= LONGEST_PREDICTED && self.unseen > LONGEST_PREDICTED {
             self.motion.hold(parameters);
-        } else if seconds > 0.0 {
+        } else if seconds > 0.0 && self.unseen <= LONGEST_PREDICTED {
             self.motion.predict(seconds, parameters);
         }
         self.placed = Placed::new(self.motion.shape());

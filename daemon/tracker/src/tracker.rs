@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use visiond_kernels::oriented::OrientedBox;
 
-use crate::assignment::Assignment;
+use crate::assignment::{Assignment, PAIRS_PER_ROW};
 use crate::camera_motion::CameraMotion;
 use crate::ids::TrackIds;
 use crate::motion::Shape;
@@ -29,6 +29,8 @@ const MOST_SURPRISE: f64 = 3.0;
 const LEAST_SIZE_RATIO: f64 = 0.5;
 /// Seconds that a track is looked for among detections with a low score after it was lost.
 const LOW_AFTER_LOSS: f64 = 0.2;
+/// How much later than the next frame a frame may come.
+const LATEST: Duration = Duration::from_secs(1);
 /// Seconds between frames before two are known.
 const FIRST_INTERVAL: f64 = 1.0 / 30.0;
 
@@ -88,7 +90,7 @@ pub struct Tracker {
     tracks: Vec<Track>,
     /// Ended ones, whose memory new ones take.
     spare: Vec<Track>,
-    /// Seconds since the first frame, without the jumps of the clock.
+    /// Seconds since the first frame, without the times that a clock was set back.
     now: f64,
     last: Option<Duration>,
     /// The usual seconds between frames.
@@ -98,7 +100,10 @@ pub struct Tracker {
     /// Indices into `seen` of those without a track, in the round under way.
     high: Vec<usize>,
     low: Vec<usize>,
-    candidates: Vec<usize>,
+    /// The bounds and indices of tracks without a detection, in the round under way.
+    candidates: Vec<([f64; 4], usize)>,
+    /// The squared distances and columns of candidates near a detection.
+    near: Vec<(f64, usize)>,
     order: Vec<usize>,
     /// The index of the track of each of `seen`.
     found: Vec<Option<usize>>,
@@ -123,6 +128,7 @@ impl Tracker {
             high: Vec::new(),
             low: Vec::new(),
             candidates: Vec::new(),
+            near: Vec::new(),
             order: Vec::new(),
             found: Vec::new(),
             assignment: Assignment::default(),
@@ -144,20 +150,21 @@ impl Tracker {
 
     /// Takes in the detections of a frame of the time `at`, by any clock that usually goes ahead.
     ///
-    /// A time that is not after the last one, from a clock that was set back, counts as the usual interval. After a span without a frame
-    /// that is longer than `unseen`, objects are looked for where they were last, so that what stands still keeps its id, and a clock that
-    /// was set ahead does no harm.
+    /// A time up to a second before the last one is that of a late frame, and counts as the same time. One that is further back, from a
+    /// clock that was set back, and one that is the same, from a clock that stands, count as the usual interval. After a span without a
+    /// frame that is longer than 2.5 s, objects are looked for where they were last, so that what stands still keeps its id, and a clock
+    /// that was set ahead does no harm.
     pub fn step(&mut self, at: Duration, observations: &[Observation<'_>]) -> Step<'_> {
         let elapsed = self.advance(at);
-        let hold = elapsed > self.parameters.unseen.as_secs_f64();
         for track in &mut self.tracks {
-            track.predict(elapsed, elapsed.min(LONGEST_COUNTED), hold, &self.parameters);
+            track.predict(elapsed, elapsed.min(LONGEST_COUNTED), &self.parameters);
         }
         self.take(observations);
         self.follow_camera(observations);
         self.associate(elapsed, observations);
         self.update(observations);
         self.lose();
+        self.make_room();
         self.begin(observations);
         self.report(observations.len());
         Step { tracks: &self.reports, ended: &self.ended }
@@ -165,11 +172,15 @@ impl Tracker {
 
     /// Moves the tracker's own clock; returns the seconds since the last frame.
     fn advance(&mut self, at: Duration) -> f64 {
-        let elapsed = match self.last.replace(at) {
-            None => return 0.0,
-            Some(last) => at.checked_sub(last).filter(|span| !span.is_zero()),
+        let Some(last) = self.last else {
+            self.last = Some(at);
+            return 0.0;
         };
-        let elapsed = match elapsed {
+        if at < last && last - at < LATEST {
+            return 0.0;
+        }
+        self.last = Some(at);
+        let elapsed = match at.checked_sub(last).filter(|span| !span.is_zero()) {
             Some(elapsed) => {
                 let elapsed = elapsed.as_secs_f64();
                 self.interval += 0.1 * (elapsed.min(LONGEST_COUNTED) - self.interval);
@@ -185,7 +196,7 @@ impl Tracker {
     fn take(&mut self, observations: &[Observation<'_>]) {
         self.seen.clear();
         self.order.clear();
-        let least = self.parameters.low_score;
+        let least = self.parameters.low_score.min(self.parameters.score);
         self.order.extend((0..observations.len()).filter(|&index| f64::from(observations[index].score) >= least));
         if self.order.len() > MOST_OBSERVATIONS {
             let by_score =
@@ -240,7 +251,8 @@ impl Tracker {
             track.state == TrackState::Confirmed || track.state == TrackState::Lost && track.unseen < LOW_AFTER_LOSS
         };
         self.pair(Round::Doubtful, in_sight, observations, false);
-        self.pair(Round::OtherClass, |_| true, observations, true);
+        // What was lost has not become something else meanwhile.
+        self.pair(Round::OtherClass, |track| track.state != TrackState::Lost, observations, true);
         if elapsed > FAR_APART {
             let counted = elapsed.min(LONGEST_COUNTED);
             self.pair(Round::FarApart, |track| track.unseen <= counted, observations, true);
@@ -252,15 +264,42 @@ impl Tracker {
         let waiting = if high { &mut self.high } else { &mut self.low };
         self.candidates.clear();
         let free = self.tracks.iter().enumerate().filter(|(_, track)| !track.matched && eligible(track));
-        self.candidates.extend(free.map(|(index, _)| index));
+        self.candidates.extend(free.map(|(index, track)| (track.placed.bounds, index)));
         if waiting.is_empty() || self.candidates.is_empty() {
             return;
         }
+        // By their left edges, so that a box finds those near it.
+        self.candidates.sort_unstable_by(|(a, i), (b, j)| a[0].total_cmp(&b[0]).then(i.cmp(j)));
+        let widest = self.candidates.iter().map(|(bounds, _)| bounds[2] - bounds[0]).fold(0.0, f64::max);
+        self.near.reserve(self.candidates.len());
         self.assignment.begin(self.candidates.len());
         for &detection in waiting.iter() {
             let seen = &self.seen[detection];
             let embedding = observations[seen.index].embedding.filter(|values| values.len() <= MOST_EMBEDDING);
-            for (column, &track) in self.candidates.iter().enumerate() {
+            let [left, top, right, bottom] = seen.placed.bounds;
+            self.near.clear();
+            let (from, to, touching) = match round {
+                Round::FarApart => (0, self.candidates.len(), false),
+                _ => (
+                    self.candidates.partition_point(|(bounds, _)| bounds[0] < left - widest),
+                    self.candidates.partition_point(|(bounds, _)| bounds[0] < right),
+                    true,
+                ),
+            };
+            for (column, (at, _)) in self.candidates.iter().enumerate().take(to).skip(from) {
+                if !touching || left < at[2] && top < at[3] && at[1] < bottom {
+                    let away =
+                        |axis: usize| at[axis] + at[axis + 2] - seen.placed.bounds[axis] - seen.placed.bounds[axis + 2];
+                    self.near.push((away(0).powi(2) + away(1).powi(2), column));
+                }
+            }
+            // Boxes in one heap: the nearest will do.
+            if self.near.len() > PAIRS_PER_ROW {
+                self.near.select_nth_unstable_by(PAIRS_PER_ROW, |(a, i), (b, j)| a.total_cmp(b).then(i.cmp(j)));
+                self.near.truncate(PAIRS_PER_ROW);
+            }
+            for &(_, column) in &self.near {
+                let (_, track) = self.candidates[column];
                 self.assignment.pair(column, gain(round, &self.tracks[track], seen, embedding, &self.parameters));
             }
             self.assignment.end_row();
@@ -268,7 +307,7 @@ impl Tracker {
         let mut columns = self.assignment.solve();
         waiting.retain(|&detection| {
             let Some(column) = columns.next().flatten() else { return true };
-            let track = self.candidates[column];
+            let (_, track) = self.candidates[column];
             self.found[detection] = Some(track);
             self.tracks[track].matched = true;
             false
@@ -298,25 +337,44 @@ impl Tracker {
         }
     }
 
+    /// Ends the tracks that were lost longest where new ones need their place.
+    fn make_room(&mut self) {
+        let begins = self.parameters.begins();
+        let wanted = self.high.iter().filter(|&&detection| self.seen[detection].score >= begins).count();
+        let alive = self.tracks.iter().filter(|track| track.state != TrackState::Ended).count();
+        let over = (alive + wanted).saturating_sub(MOST_TRACKS);
+        if over == 0 {
+            return;
+        }
+        self.near.clear();
+        let lost = self.tracks.iter().enumerate().filter(|(_, track)| track.state == TrackState::Lost);
+        self.near.extend(lost.map(|(index, track)| (track.unseen, index)));
+        self.near.sort_unstable_by(|(a, i), (b, j)| b.total_cmp(a).then(i.cmp(j)));
+        for &(_, index) in self.near.iter().take(over) {
+            self.tracks[index].state = TrackState::Ended;
+        }
+    }
+
     /// Begins tracks of what has none.
     fn begin(&mut self, observations: &[Observation<'_>]) {
         let parameters = &self.parameters;
+        let begins = parameters.begins();
+        let mut alive = self.tracks.iter().filter(|track| track.state != TrackState::Ended).count();
         for &detection in &self.high {
             let seen = &self.seen[detection];
             let twin = |track: &Track| {
                 track.matched
+                    && track.placed.iou_at_most(&seen.placed) >= parameters.duplicate_iou
                     && track.classes.share(seen.class_id) > 0.0
                     && track.placed.iou(&seen.placed) >= parameters.duplicate_iou
             };
-            if seen.score < parameters.score + parameters.margin_to_begin
-                || self.tracks.len() >= MOST_TRACKS
-                || self.tracks.iter().any(twin)
-            {
+            if seen.score < begins || alive >= MOST_TRACKS || self.tracks.iter().any(twin) {
                 continue;
             }
+            alive += 1;
             let mut new =
                 Track::new(self.ids.take(), seen.placed.shape, seen.class_id, seen.score, self.now, parameters);
-            if seen.score >= parameters.score + parameters.margin_to_confirm {
+            if seen.score >= parameters.confirms() {
                 new.state = TrackState::Confirmed;
             }
             let mut track = match self.spare.pop() {
@@ -366,16 +424,13 @@ fn gain(round: Round, track: &Track, seen: &Seen, embedding: Option<&[f32]>, par
         let surprise = track.surprise(&seen.placed.shape, parameters);
         return if surprise < MOST_SURPRISE { ratio * (1.0 - surprise / MOST_SURPRISE) } else { 0.0 };
     }
-    if !track.placed.touches(&seen.placed) {
-        return 0.0;
-    }
     let share = share();
     let (least, known) = match round {
         Round::Alike => (parameters.least_similarity, share > 0.0),
         Round::Doubtful => (parameters.least_similarity_doubtful, share > 0.0),
         _ => (parameters.least_similarity_doubtful, share == 0.0),
     };
-    if !known {
+    if !known || track.placed.iou_at_most(&seen.placed) <= least {
         return 0.0;
     }
     let mut similarity = track.placed.similarity(&seen.placed, parameters.height_power);

@@ -64,7 +64,7 @@ fn more_detections_than_a_tracker_takes_are_those_with_the_lowest_scores() {
         let seen: Vec<_> = (0..MOST_OBSERVATIONS).map(|_| plain([offset, 0.0, offset + 100.0, 100.0], 0.9)).collect();
         check(&tracker.step(Duration::from_millis(frame), &seen), seen.len(), &mut over);
     }
-    // New ones in each frame, as long as there is room.
+    // New ones in each frame: those that were lost longest give way.
     for frame in 4..9_u64 {
         let one = |place: usize| {
             let (x, y) = (place as f32 * 30.0, 1e4 * frame as f32);
@@ -73,10 +73,10 @@ fn more_detections_than_a_tracker_takes_are_those_with_the_lowest_scores() {
         let seen: Vec<_> = (0..MOST_OBSERVATIONS).map(one).collect();
         let step = tracker.step(Duration::from_millis(frame), &seen);
         check(&step, seen.len(), &mut over);
-        let in_sight = step.tracks.iter().flatten().count();
-        assert!(in_sight + tracker.lost().count() <= MOST_TRACKS);
+        assert_eq!(step.tracks.iter().flatten().count(), MOST_OBSERVATIONS);
+        assert!(tracker.lost().count() <= MOST_TRACKS - MOST_OBSERVATIONS);
     }
-    assert_eq!(tracker.lost().count(), MOST_TRACKS);
+    assert_eq!(tracker.lost().count(), MOST_TRACKS - MOST_OBSERVATIONS);
 }
 
 #[test]

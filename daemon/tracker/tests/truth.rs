@@ -394,3 +394,137 @@ fn other_parameters_leave_the_tracks_as_they_are() {
     assert_eq!(step.tracks[0].unwrap().id, id);
     assert!(step.tracks[1].is_some());
 }
+
+/// How many of the detections of an object have the id that it had first.
+fn kept(scene: &Scene, object: usize) -> bool {
+    scene.ids_of(object).len() == 1
+}
+
+#[test]
+fn objects_that_all_move_alike_have_their_velocity_and_what_is_parked_has_none() {
+    for rate in [30, 10, 1] {
+        // Cars in a row, 120 px apart, at 40 px a frame at 1 frame/s; and two that are parked.
+        let speed = if rate == 1 { 40.0 } else { 150.0 };
+        let mut scene = Scene::new();
+        let mut last = Vec::new();
+        for frame in 0..rate * 60 {
+            let at = f64::from(frame) / f64::from(rate);
+            let car = |number: usize| (number, person(120.0 * number as f32 + speed * at as f32, 100.0, 0.9));
+            let parked = |number: usize| (number, person(300.0 * number as f32, 600.0, 0.9));
+            let seen: Vec<_> = (0..8).map(car).chain((8..10).map(parked)).collect();
+            last = scene.show(at, &seen);
+        }
+        assert!((0..10).all(|object| kept(&scene, object)), "{rate} frames/s: {:?}", scene.ids);
+        for (object, track) in last.iter().enumerate() {
+            let wanted = if object < 8 { speed } else { 0.0 };
+            let seen = track.unwrap().velocity[0];
+            assert!((seen - wanted).abs() < 12.0, "{rate} frames/s, object {object}: {seen} instead of {wanted}");
+        }
+    }
+}
+
+#[test]
+fn what_is_parked_keeps_its_id_through_any_gap_that_its_setting_allows() {
+    for (unseen, gap, hidden) in
+        [(10, 9.0, false), (60, 10.0, false), (60, 50.0, false), (3600, 600.0, false), (60, 20.0, true)]
+    {
+        let parameters = Parameters { unseen: Duration::from_secs(unseen), ..Parameters::default() };
+        let mut scene = Scene { tracker: Tracker::new(parameters, Arc::default()), ..Scene::new() };
+        let car = |number: usize| (number, person(60.0 * number as f32, 100.0, 0.9));
+        let all: Vec<_> = (0..8).map(car).collect();
+        let show = |scene: &mut Scene, from: f64| {
+            for frame in 0..60 {
+                scene.show(from + f64::from(frame) / 30.0, &all);
+            }
+        };
+        show(&mut scene, 0.0);
+        if hidden {
+            // Frames go on, and show none of them.
+            for frame in 0..(gap * 30.0) as i32 {
+                scene.show(2.0 + f64::from(frame) / 30.0, &[]);
+            }
+        }
+        show(&mut scene, 2.0 + gap);
+        scene.assert_one_id_each(8);
+    }
+}
+
+#[test]
+fn an_object_may_be_unseen_for_less_than_a_frame() {
+    let parameters = Parameters { unseen: Duration::from_millis(500), ..Parameters::default() };
+    let mut scene = Scene { tracker: Tracker::new(parameters, Arc::default()), ..Scene::new() };
+    let mut last = Vec::new();
+    for second in 0..20 {
+        last = scene.show(f64::from(second), &[(0, person(70.0 * second as f32, 100.0, 0.9))]);
+    }
+    assert!(kept(&scene, 0), "{:?}", scene.ids);
+    assert!((last[0].unwrap().velocity[0] - 70.0).abs() < 5.0, "{last:?}");
+}
+
+#[test]
+fn a_frame_that_comes_late_does_not_stretch_the_time() {
+    let mut scene = Scene::new();
+    let mut last = Vec::new();
+    for frame in 0..90 {
+        // Every tenth changes places with the next.
+        let number = match frame % 10 {
+            4 => frame + 1,
+            5 => frame - 1,
+            _ => frame,
+        };
+        let at = f64::from(number) / 30.0;
+        last = scene.show(at, &[(0, person(120.0 * at as f32, 100.0, 0.9))]);
+    }
+    assert!(kept(&scene, 0), "{:?}", scene.ids);
+    let track = last[0].unwrap();
+    assert!((track.velocity[0] - 120.0).abs() < 8.0, "{track:?}");
+    assert_eq!(track.age_ms, 2967);
+}
+
+#[test]
+fn every_score_that_can_be_set_has_tracks() {
+    for score in [0.0, 0.02, 0.5, 0.95, 1.0] {
+        let mut scene = Scene {
+            tracker: Tracker::new(Parameters { score, ..Parameters::default() }, Arc::default()),
+            ..Scene::new()
+        };
+        let certain = person(100.0, 100.0, 1.0);
+        let at_score = person(300.0, 100.0, (score as f32 + 0.11).min(1.0));
+        for frame in 0..5 {
+            scene.show(f64::from(frame) / 30.0, &[(0, certain), (1, at_score)]);
+        }
+        scene.assert_one_id_each(2);
+    }
+}
+
+#[test]
+fn a_lost_object_does_not_come_back_as_another_thing() {
+    let mut scene = Scene::new();
+    for frame in 0..10 {
+        scene.show(f64::from(frame) / 30.0, &[(0, person(100.0, 100.0, 0.9))]);
+    }
+    for frame in 10..25 {
+        scene.show(f64::from(frame) / 30.0, &[]);
+    }
+    for frame in 25..40 {
+        let car = Observation { class_id: 2, ..person(100.0, 100.0, 0.9) };
+        scene.show(f64::from(frame) / 30.0, &[(1, car)]);
+    }
+    scene.assert_one_id_each(2);
+}
+
+#[test]
+fn new_objects_have_tracks_however_many_were_lost() {
+    let parameters = Parameters { unseen: Duration::from_secs(3600), ..Parameters::default() };
+    let mut tracker = Tracker::new(parameters, Arc::default());
+    let mut steady = BTreeSet::new();
+    for second in 0..3_000_u32 {
+        // One stays, and another passes each second, nowhere near the last.
+        let (x, y) = ((second % 60 * 100) as f32, 500.0 + (second / 60 * 200) as f32);
+        let seen = [person(5.0, 5.0, 0.9), person(x, y, 0.9)];
+        let step = tracker.step(Duration::from_secs(u64::from(second)), &seen);
+        steady.insert(step.tracks[0].unwrap().id);
+        assert!(step.tracks[1].is_some(), "number {second}");
+    }
+    assert_eq!(steady.len(), 1);
+}
