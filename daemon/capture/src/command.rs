@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::Command;
 use std::{io, sync::Arc};
 
-use visiond_config::types::{CommandConfig, CommandContainer};
+use visiond_config::types::{CommandConfig, CommandContainer, Pace};
 use visiond_frames::clock::{self, Clock};
 use visiond_frames::frame::{LossCause, PooledBuffer};
 use visiond_kernels::color::{ColorDescription, ColorRange};
@@ -20,6 +20,7 @@ use visiond_system::redact::{redact_arguments, redact_line};
 use visiond_system::stop::Stop;
 
 use super::buffers::Buffers;
+use super::pacer::recorded_at;
 use super::pipe::{PipeFrames, ReadError, fill};
 use super::source::{Next, Source, SourceError, SourceFault};
 use super::y4m::{FRAME_MAGIC, MAX_LINE_BYTES, Y4mHeader};
@@ -33,6 +34,8 @@ pub struct CommandSource {
     child: Option<Child>,
     /// Format and buffers, from the configuration or from the first Y4M header.
     frames: Option<PipeFrames>,
+    /// Frames per second, by the Y4M header.
+    fps: Option<f64>,
     /// Whether this run's Y4M header was read.
     has_header: bool,
     sequence: u64,
@@ -67,6 +70,7 @@ impl CommandSource {
             clock,
             child: None,
             frames: None,
+            fps: None,
             has_header: false,
             sequence: 0,
             run_frames: 0,
@@ -106,7 +110,7 @@ impl CommandSource {
             }
             self.read_frame_line(stop)?;
         }
-        let Self { child: Some(child), frames: Some(frames), config, .. } = self else { return Ok(Next::End) };
+        let Self { child: Some(child), frames: Some(frames), config, fps, .. } = self else { return Ok(Next::End) };
         let buffer = frames.read(child, stop, config.timeout, || origin(config)).map_err(|error| match error {
             // In Y4M, the FRAME line came first.
             ReadError::Ended(read) => ReadError::Ended(read + usize::from(is_y4m)),
@@ -126,7 +130,10 @@ impl CommandSource {
         let sequence = self.sequence;
         self.sequence += 1;
         self.run_frames += 1;
-        Ok(frames.frame(buffer, sequence, clock::now(self.clock.as_ref()), None))
+        // How fast a program without a pace of its own writes says nothing about its frames.
+        let fps = fps.filter(|_| config.pace == Pace::Fastest);
+        let recorded_at = fps.and_then(|fps| recorded_at(sequence, fps));
+        Ok(frames.frame(buffer, sequence, clock::now(self.clock.as_ref()), recorded_at))
     }
 
     /// Reads the stream's first line. The first run's header determines the buffers; a later run's replaces them if it differs.
@@ -141,6 +148,7 @@ impl CommandSource {
         let color = ColorDescription::new(self.config.color_matrix, range);
         let layout = FrameLayout::packed(header.format, header.width, header.height, color)
             .map_err(|error| wrong(error.to_string()))?;
+        self.fps = header.fps;
         if self.frames.as_ref().is_none_or(|frames| frames.layout != layout) {
             self.frames = Some(PipeFrames::new(layout, &self.buffers, self.config.pace)?);
         }

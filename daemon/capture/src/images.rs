@@ -20,7 +20,7 @@ use self::folder_watch::FolderWatch;
 use self::listing::{ENDINGS, list};
 use super::buffers::Buffers;
 use super::image_file::{self, Loader};
-use super::pacer::SourcePacer;
+use super::pacer::{SourcePacer, USUAL_FPS, recorded_at};
 use super::quarantine::Quarantine;
 use super::source::{Next, Source, SourceError, SourceFault};
 
@@ -32,6 +32,8 @@ pub use self::listing::images_in;
 pub(crate) struct ImagesSource {
     config: ImagesConfig,
     is_folder: bool,
+    /// Whether its images are taken for the frames of a video: as fast as possible, from a folder that is not watched.
+    is_recording: bool,
     pool: FramePool,
     loader: Loader,
     quarantine: Quarantine,
@@ -82,6 +84,7 @@ impl ImagesSource {
         let mut source = Self {
             config: config.clone(),
             is_folder: metadata.is_dir(),
+            is_recording: config.fps.is_none() && !config.watch,
             // Images differ in size: each buffer grows as needed.
             pool: buffers.pool(0)?,
             loader: Loader::new(buffers),
@@ -245,6 +248,7 @@ impl Source for ImagesSource {
             Ok(mut frame) => {
                 self.round_read += 1;
                 frame.timestamp = clock::now(self.clock.as_ref());
+                frame.recorded_at = if self.is_recording { recorded_at(sequence, USUAL_FPS) } else { None };
                 Ok(Next::Frame(frame))
             }
             Err(_) if self.watch.is_some() && fs::symlink_metadata(&path).is_err() => {

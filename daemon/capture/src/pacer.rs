@@ -3,6 +3,14 @@
 
 use std::time::Duration;
 
+/// The rate of a recording that states none.
+pub(crate) const USUAL_FPS: f64 = 25.0;
+
+/// Returns the time of a frame in a recording of this average rate.
+pub(crate) fn recorded_at(sequence: u64, fps: f64) -> Option<Duration> {
+    Duration::try_from_secs_f64(sequence as f64 / fps).ok()
+}
+
 #[derive(Debug)]
 pub struct SourcePacer {
     interval_ns: f64,

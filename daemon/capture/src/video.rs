@@ -27,12 +27,9 @@ use super::camera_address::{check_login, read_login};
 use super::decoder_process;
 use super::ffmpeg_output::FfmpegOutput;
 use super::ffprobe::{self, VideoInfo};
-use super::pacer::{BurstPacer, SourcePacer};
+use super::pacer::{BurstPacer, SourcePacer, USUAL_FPS, recorded_at};
 use super::pipe::{PipeFrames, ReadError};
 use super::source::{Next, Source, SourceError, SourceFault};
-
-/// The rate of a file that states none.
-const USUAL_FPS: f64 = 25.0;
 
 /// A file that is late by more than this continues from now instead of catching up.
 const CATCH_UP: Duration = Duration::from_secs(2);
@@ -249,9 +246,7 @@ impl VideoSource {
         let sequence = self.sequence;
         self.sequence += 1;
         self.round_frames += 1;
-        // By the average rate: a pipe has no times.
-        let seconds = sequence as f64 / info.fps.unwrap_or(USUAL_FPS);
-        let recorded_at = if *is_live { None } else { Duration::try_from_secs_f64(seconds).ok() };
+        let recorded_at = if *is_live { None } else { recorded_at(sequence, info.fps.unwrap_or(USUAL_FPS)) };
         Ok(frames.frame(buffer, sequence, clock::now(self.clock.as_ref()), recorded_at))
     }
 }

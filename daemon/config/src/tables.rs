@@ -23,6 +23,9 @@ const REMOVED: [(&str, &str); 5] = [
     ("camera.source.max_memory_bytes", "set `max_memory_bytes` in `[ffmpeg]`, for all cameras"),
 ];
 
+/// Keys that are looked for in another table than theirs.
+const MISPLACED: [(&str, &str); 1] = [("camera.track.smooth", "`smooth` belongs in `[[camera]]`, above its tables")];
+
 /// A part of the file: a table, a `type` with its keys, or any number of tables.
 pub trait Part: Default {
     /// The same with the location of each key, for the checks across tables.
@@ -221,6 +224,10 @@ impl<'a, 'i> TableReader<'a, 'i> {
             let path = join(&self.path, name);
             if let Some((_, remedy)) = REMOVED.iter().find(|(removed, _)| *removed == path) {
                 self.diagnostics.error(key.span(), format!("the key `{path}` no longer exists: {remedy}"));
+                continue;
+            }
+            if let Some((_, remedy)) = MISPLACED.iter().find(|(misplaced, _)| *misplaced == path) {
+                self.diagnostics.error(key.span(), format!("unknown key `{path}`: {remedy}"));
                 continue;
             }
             let has = |variant: &&Variant| variant.keys.iter().any(|key| key.name == name.as_ref());

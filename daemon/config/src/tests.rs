@@ -137,6 +137,21 @@ fn a_key_of_another_type_is_named_with_the_types_that_have_it() {
 }
 
 #[test]
+fn smooth_boxes_need_tracks_and_have_their_place() {
+    let camera = "[[camera]]\nname = \"a\"\nsource = { type = \"pattern\" }\n";
+    for (text, wanted) in [
+        ("smooth = true\n", "`smooth` needs tracks, and this camera has none: add the table `[camera.track]`"),
+        ("track.smooth = true\n", "unknown key `camera.track.smooth`: `smooth` belongs in `[[camera]]`"),
+        ("track = true\n", "`camera.track` must be a table"),
+    ] {
+        let found = sentences(&format!("{MODEL}{camera}{text}"));
+        assert!(found.len() == 1 && found[0].contains(wanted), "{found:?}");
+    }
+    let text = format!("{MODEL}{camera}smooth = true\ntrack = {{}}\n");
+    assert!(Config::parse(&text, Path::new("visiond.toml")).is_ok());
+}
+
+#[test]
 fn amounts_are_accepted_from_the_documented_least_to_the_documented_most() {
     const MIB: u64 = 1 << 20;
     const HOUR_MS: u64 = 3_600_000;

@@ -5,7 +5,8 @@
 //!
 //! It has no thread: a lane calls it. A frame costs the allocations of its message: the id, the time, the lists and the message
 //! itself. Labels and the names of camera, model and keypoints are shared; only a class without a name allocates its label. A lock
-//! is taken only for tracks, by no other thread at the time, and for a message that lost masks.
+//! is taken only for tracks, while the message is made, and for a message that lost masks. Only the lane that a reload takes a camera
+//! from may hold it meanwhile.
 
 mod masks;
 mod message;

@@ -50,6 +50,8 @@ pub struct CameraSpec {
     pub annotator: Option<Arc<Annotator>>,
     /// How to track its objects, if the configuration asks for it.
     pub track: Option<TrackSettings>,
+    /// Whether its tracks go on: it shows what it showed before, to the same models.
+    pub keeps_tracks: bool,
     /// The models that process its frames, at least one.
     pub models: Vec<Arc<str>>,
 }
@@ -353,13 +355,13 @@ impl Pipeline {
         let mut result = Ok(());
         for camera in specs {
             let collector = |record: &mut CameraRecord| {
+                if !camera.keeps_tracks || camera.track.is_none() {
+                    record.tracks = None;
+                }
                 let tracking = camera.track.clone().map(|settings| {
                     let new = || Arc::new(Mutex::new(CameraTracks::new(Arc::clone(&self.outlet.track_ids))));
                     (settings, Arc::clone(record.tracks.get_or_insert_with(new)))
                 });
-                if tracking.is_none() {
-                    record.tracks = None;
-                }
                 let CameraRecord { metrics, mask_warnings, .. } = record.clone();
                 let (annotator, view) = (camera.annotator.clone(), self.context.live.view(&camera.name));
                 let outlet = Arc::clone(&self.outlet);

@@ -126,7 +126,7 @@ impl PreparedConfig {
             prepared.add_lane(&config, model, before, &has_lane, trial_frames, stop)?;
         }
         for camera in cameras() {
-            prepared.add_camera(&config, camera)?;
+            prepared.add_camera(&config, camera, before)?;
         }
         prepared.running.config = config;
         Ok(prepared)
@@ -191,7 +191,12 @@ impl PreparedConfig {
     ///
     /// Several models share a frame only if its memory needs no attaching: memory attached to one lane's stream is
     /// inaccessible to the others and to the CPU.
-    fn add_camera(&mut self, config: &Config, camera: &CameraConfig) -> Result<(), ServiceError> {
+    fn add_camera(
+        &mut self,
+        config: &Config,
+        camera: &CameraConfig,
+        before: &RunningConfig,
+    ) -> Result<(), ServiceError> {
         let name: Arc<str> = camera.name.as_str().into();
         let models: Vec<Arc<str>> = config.models_of(camera).map(|model| model.name.as_str().into()).collect();
         let first = self.running.models.iter().find(|model| models.first() == Some(&model.name));
@@ -217,7 +222,23 @@ impl PreparedConfig {
             classes: classes.clone(),
             smooth,
         });
-        self.pipeline.cameras.push(CameraSpec { name, open, preview, max_fps, delivery, annotator, track, models });
+        let known = before.config.cameras.iter().find(|known| known.name == camera.name);
+        let keeps_tracks = known.is_some_and(|known| {
+            let models_before = before.config.models_of(known).map(|model| &model.name);
+            known.source.shows_what(&camera.source)
+                && models_before.eq(config.models_of(camera).map(|model| &model.name))
+        });
+        self.pipeline.cameras.push(CameraSpec {
+            name,
+            open,
+            preview,
+            max_fps,
+            delivery,
+            annotator,
+            track,
+            keeps_tracks,
+            models,
+        });
         Ok(())
     }
 }

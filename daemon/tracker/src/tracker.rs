@@ -82,7 +82,7 @@ enum Round {
 
 /// Follows the objects of one camera.
 ///
-/// [`step`](Self::step) takes 3 us for 20 objects and 0.8 ms for 500, and allocates only while its buffers grow.
+/// [`step`](Self::step) takes 5 us for 20 objects and 0.5 ms for 500, and allocates only while its buffers grow.
 #[derive(Debug)]
 pub struct Tracker {
     parameters: Parameters,

@@ -20,6 +20,7 @@ use visiond_config::types::{
     Address, CameraConfig, Config, HttpConfig, ModelConfig, SinkKind, SourceConfig, V4l2Config,
 };
 use visiond_engine::detector::class_hint;
+use visiond_engine::heads::Family;
 use visiond_publish::PublishError;
 use visiond_service::model_trial;
 use visiond_service::{HttpError, ServiceError};
@@ -35,9 +36,13 @@ pub fn check(path: &Path, config: &Config, root: &DeTable<'_>, report: &mut Diag
     check_http(&config.http, root.get("http"), &mut report);
     // Of each model; none if it cannot be loaded or its classes have no names.
     let mut labels: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    let mut without_boxes: Vec<&str> = Vec::new();
     for (index, model) in config.models.iter().enumerate() {
         match check_model(model, config) {
-            Ok(names) => drop(labels.insert(&model.name, names)),
+            Ok(CheckedModel { labels: names, has_boxes }) => {
+                labels.insert(&model.name, names);
+                without_boxes.extend((!has_boxes).then_some(&*model.name));
+            }
             Err(error) => {
                 report.refusal(span(entry("model", index), &["path"]), error.to_string(), &error.certainty());
             }
@@ -54,6 +59,13 @@ pub fn check(path: &Path, config: &Config, root: &DeTable<'_>, report: &mut Diag
     for (index, camera) in config.cameras.iter().enumerate().filter(|(_, camera)| camera.enabled) {
         check_camera(camera, entry("camera", index), root.get("ffmpeg"), &mut report);
         let of_models: Option<Vec<_>> = config.models_of(camera).map(|model| labels.get(&*model.name)).collect();
+        if camera.track.is_some()
+            && let Some(model) = config.models_of(camera).find(|model| without_boxes.contains(&model.name.as_str()))
+        {
+            let message =
+                format!("model {} finds no objects, so there is nothing to track: remove this table", model.name);
+            report.report.warning(span(entry("camera", index), &["track"]), message);
+        }
         if let (Some(track), Some(labels)) = (&camera.track, of_models) {
             let labels: Vec<_> = labels.into_iter().flatten().cloned().collect();
             let at = span(entry("camera", index), &["track", "classes"]);
@@ -67,19 +79,30 @@ pub fn check(path: &Path, config: &Config, root: &DeTable<'_>, report: &mut Diag
     }
 }
 
-/// Loads the model and creates its detector and buffers like `run`; returns the names of its classes.
-fn check_model(model: &ModelConfig, config: &Config) -> Result<Vec<String>, ServiceError> {
+/// What the checks need to know of a model that can be loaded.
+struct CheckedModel {
+    labels: Vec<String>,
+    /// Whether it finds objects.
+    has_boxes: bool,
+}
+
+/// Loads the model and creates its detector and buffers like `run`.
+fn check_model(model: &ModelConfig, config: &Config) -> Result<CheckedModel, ServiceError> {
     let loaded = model_trial::load(model, &config.engine, &Stop::new().map_err(ServiceError::System)?)?;
     let detector = loaded.required_detector()?;
     Buffers::new(&config.buffers, loaded.device()).map_err(ServiceError::Buffers)?;
-    Ok(detector.labels().iter().map(|label| label.to_string()).collect())
+    let of_the_frame = [Family::Semantic, Family::Classifier, Family::Attributes, Family::Embedding, Family::Depth];
+    Ok(CheckedModel {
+        labels: detector.labels().iter().map(|label| label.to_string()).collect(),
+        has_boxes: !of_the_frame.contains(&loaded.card.head.family()),
+    })
 }
 
 /// Warns about labels that the models do not report: they are never counted or tracked.
-fn check_labels(wanted: &[String], labels: &[String], nobody_has: &str, at: Range<usize>, report: &mut Diagnostics) {
+fn check_labels(wanted: &[String], labels: &[String], refusal: &str, at: Range<usize>, report: &mut Diagnostics) {
     for label in wanted.iter().filter(|label| !labels.contains(label)) {
         let hint = class_hint(label, labels);
-        report.warning(at.clone(), format!("{nobody_has} the class `{label}`{hint}"));
+        report.warning(at.clone(), format!("{refusal} the class `{label}`{hint}"));
     }
 }
 

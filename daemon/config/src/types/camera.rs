@@ -96,6 +96,21 @@ impl SourceConfig {
         }
     }
 
+    /// Whether it shows the same scene as another source: the same device, address, file or program, whatever the other keys.
+    pub fn shows_what(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::V4l2(a), Self::V4l2(b)) => (&a.device, a.input) == (&b.device, b.input),
+            (Self::Rtsp(a), Self::Rtsp(b)) => a.url == b.url,
+            (Self::Mjpeg(a), Self::Mjpeg(b)) => a.url == b.url,
+            (Self::Snapshot(a), Self::Snapshot(b)) => a.url == b.url,
+            (Self::Video(a), Self::Video(b)) => a.url == b.url,
+            (Self::Command(a), Self::Command(b)) => a.command == b.command,
+            (Self::Images(a), Self::Images(b)) => a.path == b.path,
+            (Self::Pattern(_), Self::Pattern(_)) => true,
+            _ => false,
+        }
+    }
+
     /// Returns the stream for viewers, if it differs from the model's.
     pub fn preview(&self) -> Option<Self> {
         match self {
@@ -449,7 +464,7 @@ section! {
         /// How long an object may be unseen before its track ends.
         unseen: Duration as duration(10 * MS..=HOUR) => default(2500 * MS),
         /// The score from which a detection keeps a track by itself, 0 to 1; a track begins at 0.1 more. A detection with a lower score
-        /// only keeps a track alive. Without it, the model's `score_threshold`, but from 0.25 to 0.6.
+        /// only keeps a track alive. Without it, the model's `score_threshold`, limited to 0.25 to 0.6.
         score: Option<f64> as fraction() => optional("0.5"),
         /// Track only these classes, by label; empty: all.
         classes: Vec<String> as list(text()) => default(Vec::new()),
