@@ -423,6 +423,22 @@ fn with_the_shipped_configuration_nothing_would_run() {
 }
 
 #[test]
+fn a_label_to_track_that_the_model_does_not_have_is_a_warning() {
+    let folder = tempfile::tempdir().unwrap();
+    let warnings = |track: &str| {
+        let text = format!("{MODEL}{PATTERN}[camera.track]\n{track}");
+        fs::write(folder.path().join("c.toml"), fill(&text, folder.path())).unwrap();
+        let output = in_folder(folder.path(), "check");
+        assert!(output.status.success(), "{}", said(&output));
+        said(&output)
+    };
+    let said = warnings("classes = [\"Person\", \"car\"]\n");
+    assert!(said.contains("the camera's model does not have the class `Person`: did you mean `person`?"), "{said}");
+    assert_eq!(said.matches("the camera's model").count(), 1, "{said}");
+    assert!(!warnings("").contains("the camera's model"));
+}
+
+#[test]
 fn a_label_to_count_that_no_model_has_is_a_warning_with_its_line() {
     let folder = tempfile::tempdir().unwrap();
     let sink =

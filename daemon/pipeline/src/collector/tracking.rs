@@ -136,9 +136,7 @@ impl CameraTracks {
             |class: &&String| !model.labels.is_empty() && !model.labels.iter().any(|label| **label == ***class);
         for class in settings.classes.iter().filter(unknown) {
             let name = &model.message.name;
-            log::warn!(
-                "model {name} does not have the class `{class}` of `track.classes`, so none of its objects is tracked"
-            );
+            log::warn!("model {name} has no class `{class}`, which `track.classes` names: correct it, or remove it");
         }
     }
 }
