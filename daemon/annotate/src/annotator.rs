@@ -1,7 +1,7 @@
-//! Annotated pictures of one camera, drawn and stored on a thread of their own.
+//! Annotated images of one camera, drawn and stored on a thread of their own.
 //!
 //! The lane never waits: at most one frame waits to be drawn, and frames that come meanwhile are counted and not drawn. A frame's
-//! buffer is given back as soon as its pixels are RGB, before drawing and encoding. While a disk is full, pictures are counted as
+//! buffer is given back as soon as its pixels are RGB, before drawing and encoding. While a disk is full, images are counted as
 //! lost; writing is tried again after 0.25 s, then after longer pauses up to 5 s.
 
 use std::io;
@@ -27,9 +27,9 @@ use super::picture_folder::{PictureFolder, encode};
 use super::rgb_converter::RgbConverter;
 use super::trails::{Tails, Trails};
 
-/// Pictures cannot be stored.
+/// Images cannot be stored.
 #[derive(Debug, Clone, thiserror::Error)]
-#[error("annotated pictures of camera {camera}: {reason}")]
+#[error("annotated images of camera {camera}: {reason}")]
 pub struct AnnotateError {
     /// The camera.
     pub camera: String,
@@ -47,7 +47,7 @@ fn cannot_write(config: &AnnotateConfig, camera: &str, error: &io::Error) -> Ann
     }
 }
 
-/// The picture counters, which the lane and the drawing thread increment.
+/// The image counters, which the lane and the drawing thread increment.
 #[derive(Debug, Default)]
 struct Counters {
     written: Counter,
@@ -91,7 +91,7 @@ impl Slot {
     }
 }
 
-/// The annotated pictures of one camera.
+/// The annotated images of one camera.
 #[derive(Debug)]
 pub struct Annotator {
     camera: String,
@@ -106,7 +106,7 @@ pub struct Annotator {
 }
 
 impl Annotator {
-    /// Starts the thread, which creates the folder if it is missing and lists the camera's pictures in it.
+    /// Starts the thread, which creates the folder if it is missing and lists the camera's images in it.
     ///
     /// # Errors
     /// The thread cannot be started or, with [`IfUnusable::Refuse`], the folder cannot be written.
@@ -116,8 +116,8 @@ impl Annotator {
             folder.open().map_err(|error| cannot_write(config, camera, &error))?;
         }
         let counters = Arc::new(Counters::default());
-        let outage = Outage::new(format!("annotated pictures of camera {camera}: {}", config.directory.display()))
-            .costing("pictures are lost");
+        let outage = Outage::new(format!("annotated images of camera {camera}: {}", config.directory.display()))
+            .costing("images are lost");
         let converter = RgbConverter::default();
         let slot = Arc::<Slot>::default();
         let mut drawer = Drawer { counters: Arc::clone(&counters), slot: Arc::clone(&slot), folder, outage, converter };
@@ -192,10 +192,10 @@ impl Annotator {
         let thread = self.thread.lock().take();
         if let Some(thread) = thread {
             if !finished_by([&thread], deadline) {
-                log::warn!("annotated pictures of camera {}: the last one was not stored in time", self.camera);
+                log::warn!("annotated images of camera {}: the last one was not stored in time", self.camera);
             } else if thread.join().is_err() {
                 log::error!(
-                    "annotated pictures of camera {}: internal error, see the panic above: please report it",
+                    "annotated images of camera {}: internal error, see the panic above: please report it",
                     self.camera
                 );
             }

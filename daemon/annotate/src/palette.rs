@@ -1,4 +1,4 @@
-//! A colour for every class and every track, the same in every picture; that of a class is the same in every run.
+//! A colour for every class and every track, the same in every image; that of a class is the same in every run.
 
 /// Red, green, blue.
 pub type Color = [u8; 3];

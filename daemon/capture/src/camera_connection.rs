@@ -18,7 +18,7 @@ use super::source::SourceError;
 /// How often in a row to read a TLS session that may hold no more bytes.
 const MOST_RECORDS: u32 = 64;
 
-/// How long a camera may take to answer the first TLS message. One that speaks no TLS on that port may never answer.
+/// How long a camera may take to answer the first TLS message. A camera without TLS on that port may never answer.
 const TLS_ANSWER_WAIT: Duration = Duration::from_secs(5);
 
 /// A host name that is being resolved, on its own thread because that may take long and must not delay the end of the source.
@@ -157,7 +157,8 @@ impl CameraConnection {
         self.tls.as_ref().is_some_and(|tls| tls.session.is_handshaking())
     }
 
-    /// The deadline for the camera's answer to the first TLS message, after which [`send`](Self::send) fails; `None` once it came.
+    /// The deadline for the camera's answer to the first TLS message, after which [`send`](Self::send) fails; `None` once it
+    /// has arrived.
     pub fn answer_deadline(&self) -> Option<Instant> {
         self.tls.as_ref()?.answer_deadline
     }

@@ -92,7 +92,8 @@ pub trait Source: Send {
 
     /// Does the work of [`next`](Self::next) without waiting. `is_readable` says whether the source's socket is readable.
     ///
-    /// # Errors The same as [`next`](Self::next).
+    /// # Errors
+    /// The same as [`next`](Self::next).
     fn work(&mut self, _is_readable: bool, _stop: &Stop) -> Result<Worked, SourceError> {
         Ok(Worked::NeedsThread)
     }
@@ -115,7 +116,7 @@ pub trait Source: Send {
         None
     }
 
-    /// Returns how many bytes were copied so far from a driver's buffer or a decoder's picture into a frame's buffer. Bytes
+    /// Returns how many bytes were copied so far from a driver's buffer or a decoder's image into a frame's buffer. Bytes
     /// that are read from a pipe or decoded straight into the buffer do not count.
     fn copied_bytes(&self) -> u64 {
         0

@@ -31,9 +31,9 @@ pub struct ConfigDiff {
     pub tables: Vec<&'static str>,
     /// The effect of the reload on models, by name.
     pub models: BTreeMap<String, Change>,
-    /// The effect of the reload on cameras, by name; their pictures and tracks count separately.
+    /// The effect of the reload on cameras, by name; their images and tracks count separately.
     pub cameras: BTreeMap<String, Change>,
-    /// The effect of the reload on the pictures of cameras, by name.
+    /// The effect of the reload on the images of cameras, by name.
     pub pictures: BTreeMap<String, Change>,
     /// The effect of the reload on the tracks of cameras, by name.
     pub tracks: BTreeMap<String, Change>,
@@ -48,7 +48,7 @@ pub struct ConfigDiff {
 pub struct Difference {
     /// `model`, `camera`, `pictures`, `tracks`, `sink` or `table`.
     pub part: Cow<'static, str>,
-    /// Name of the part; for pictures and tracks, of their camera.
+    /// Name of the part; for images and tracks, of their camera.
     pub name: String,
     /// The effect of the reload on the part.
     pub change: Change,
@@ -239,7 +239,7 @@ mod tests {
         Config::parse(text, Path::new("test.toml")).unwrap()
     }
 
-    /// Describes a reload to `BASE` with `to` in place of `from`.
+    /// Describes a reload to `BASE` with `from` replaced by `to`.
     fn described(from: &str, to: &str) -> String {
         assert!(BASE.contains(from), "{from}");
         ConfigDiff::between(&config(BASE), &config(&BASE.replacen(from, to, 1))).to_string()

@@ -22,7 +22,7 @@ pub struct EncoderQueue<V> {
     nice: Condvar,
     /// Wakes the thread that works at [`Rank::Idle`].
     idle: Condvar,
-    /// Time between two pictures of a camera.
+    /// Time between two images of a camera.
     interval_ns: AtomicU64,
     start: StartThreads<V>,
 }
@@ -64,12 +64,12 @@ impl<V> EncoderQueue<V> {
         }
     }
 
-    /// Limits the pictures per second of each camera.
+    /// Limits the images per second of each camera.
     pub fn set_max_fps(&self, fps: f64) {
         self.interval_ns.store((1e9 / fps.max(1e-3)) as u64, Ordering::Relaxed);
     }
 
-    /// Returns the time between two pictures of a camera.
+    /// Returns the time between two images of a camera.
     pub fn interval_ns(&self) -> u64 {
         self.interval_ns.load(Ordering::Relaxed)
     }
@@ -81,7 +81,7 @@ impl<V> EncoderQueue<V> {
             && state.threads.is_empty()
             && let Err(error) = (self.start)(self, &mut state.threads)
         {
-            log::error!("live pictures: cannot start a thread: {error}");
+            log::error!("live images: cannot start a thread: {error}");
         }
         !state.closed && !state.threads.is_empty()
     }
@@ -111,8 +111,8 @@ impl<V> EncoderQueue<V> {
         drop(state);
         self.arrived(turn).notify_one();
         match turn {
-            Rank::Idle => log::debug!("live pictures: a core has idle time, encoding at idle priority"),
-            _ => log::debug!("live pictures: no core has idle time, encoding at nice 10"),
+            Rank::Idle => log::debug!("live images: a core has idle time, encoding at idle priority"),
+            _ => log::debug!("live images: no core has idle time, encoding at nice 10"),
         }
     }
 
@@ -150,7 +150,7 @@ impl<V> EncoderQueue<V> {
         self.nice.notify_one();
         self.idle.notify_one();
         if !finished_by(&threads, deadline) {
-            log::warn!("live pictures: the last picture was not encoded in time and is dropped");
+            log::warn!("live images: the last image was not encoded in time and is dropped");
         }
     }
 

@@ -46,13 +46,13 @@ pub type PublishFn = Arc<dyn Fn(&Arc<Message>) + Send + Sync>;
 pub struct Collector {
     /// The camera's counters and name.
     pub metrics: Arc<CameraMetrics>,
-    /// Draws the camera's pictures, if the configuration asks for them.
+    /// Draws the camera's images, if the configuration asks for them.
     annotator: Option<Arc<Annotator>>,
     /// How to track its objects, if the configuration asks for it, and their tracks.
     tracking: Option<(TrackSettings, Arc<Mutex<CameraTracks>>)>,
     /// The clients that watch the camera.
     pub view: Arc<CameraView>,
-    /// Whether frames and pictures may be dropped.
+    /// Whether frames and images may be dropped.
     pub delivery: Delivery,
     outlet: Arc<Outlet>,
     mask_warnings: Arc<MaskWarnings>,
@@ -122,7 +122,7 @@ impl Collector {
         Self { metrics, annotator, tracking, view, delivery, outlet, mask_warnings }
     }
 
-    /// Whether results need the pixels of their frames, because pictures are drawn or a client watches.
+    /// Whether results need the pixels of their frames, because images are drawn or a client watches.
     pub fn wants_view(&self) -> bool {
         self.annotator.is_some() || self.view.wanted()
     }

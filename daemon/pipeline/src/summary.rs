@@ -87,7 +87,7 @@ pub struct CameraSummary {
     pub detections: BTreeMap<String, u64>,
     /// Detections whose mask was too large for the message.
     pub truncated_masks: u64,
-    /// Annotated pictures, if configured.
+    /// Annotated images, if configured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pictures: Option<PictureSummary>,
     /// The drops as text.
@@ -110,14 +110,14 @@ pub struct DurationStats {
     pub max: u64,
 }
 
-/// A camera's pictures.
+/// A camera's images.
 #[derive(Debug, Serialize)]
 pub struct PictureSummary {
-    /// Folder of the pictures.
+    /// Folder of the images.
     pub directory: String,
-    /// Pictures stored.
+    /// Images stored.
     pub written: u64,
-    /// Pictures not drawn, or not stored.
+    /// Images not drawn, or not stored.
     pub lost: u64,
 }
 
@@ -183,7 +183,7 @@ impl CameraSummary {
         }
     }
 
-    /// Adds its annotated pictures.
+    /// Adds its annotated images.
     pub fn with_pictures(mut self, directory: &Path, counts: AnnotateCounts) -> Self {
         let lost = counts.dropped_busy + counts.failed;
         self.pictures =
@@ -216,7 +216,7 @@ impl CameraSummary {
         }
         if let Some(pictures) = &self.pictures {
             let lost = if pictures.lost > 0 { format!(", {} not drawn", pictures.lost) } else { String::new() };
-            out.push(format!("  pictures: {} in {}{lost}", pictures.written, pictures.directory));
+            out.push(format!("  images: {} in {}{lost}", pictures.written, pictures.directory));
         }
     }
 
@@ -333,7 +333,7 @@ mod tests {
                 "  age at publishing in ms: median 1.0, p90 1.0, p99 1.0, max 1.0",
                 "  of it preprocess 0.0, inference 0.0, postprocess 0.0",
                 "  detections: 3 person, 1 dog",
-                "  pictures: 2 in out/pictures, 1 not drawn",
+                "  images: 2 in out/pictures, 1 not drawn",
                 "model nanodet: 2 runs on rten (built in), 1 as a CUDA graph, 1 call by call, 0 overlapped, \
                  1.3 MB of frames copied for the GPU",
                 "sink file: 2 messages to out.jsonl",
@@ -365,7 +365,7 @@ mod tests {
                 "  age at publishing in ms: median 0.0, p90 0.0, p99 0.0, max 0.0",
                 "  of it preprocess 0.0, inference 0.0, postprocess 0.0",
                 "  detections: nothing",
-                "  pictures: 5 in p",
+                "  images: 5 in p",
                 "model nanodet: 2 runs on rten (built in), 4 errors, loaded again 1 times, 1 as a CUDA graph, \
                  1 call by call, 0 overlapped, 9 candidates dropped by a full filter",
                 "sink file: 2 messages to out.jsonl, 7 lost",

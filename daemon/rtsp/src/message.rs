@@ -181,14 +181,16 @@ impl Reader {
 
     /// Returns the message that has arrived, if no more of it arrives: its length may be missing, or too large.
     ///
-    /// # Errors The bytes are not RTSP.
+    /// # Errors
+    /// The bytes are not RTSP.
     pub fn after_pause(&mut self) -> Result<Option<Item>, MessageError> {
         self.unfinished(Rest::Paused)
     }
 
     /// Returns the message that has arrived before the connection ended, even if its body is incomplete.
     ///
-    /// # Errors The bytes are not RTSP.
+    /// # Errors
+    /// The bytes are not RTSP.
     pub fn after_end(&mut self) -> Result<Option<Item>, MessageError> {
         self.unfinished(Rest::Lost)
     }
@@ -205,7 +207,7 @@ impl Reader {
     /// receiving may move the bytes of packets.
     ///
     /// # Errors
-    /// What came is no RTSP, or does not end.
+    /// The received bytes are not RTSP, or do not end.
     pub fn next(&mut self) -> Result<Option<Item>, MessageError> {
         loop {
             let rest = &self.buffer[self.filled.clone()];

@@ -30,9 +30,9 @@ pub(super) enum Failure {
     /// No ports for datagrams.
     Ports(io::Error),
     NoAnswer,
-    /// The camera plays, but no picture has arrived for too long. Holds the known cause.
+    /// The camera plays, but no frame has arrived for too long. Holds the known cause.
     NoVideo(Option<String>),
-    /// The camera plays, but every picture has been damaged for too long. Holds the reason, if known.
+    /// The camera plays, but every frame has been damaged for too long. Holds the reason, if known.
     Damaged(Option<&'static str>),
     Closed,
     /// The connection has no TLS, and was closed before an answer.
@@ -249,8 +249,8 @@ mod tests {
         assert!(
             said(&damaged, RtspTransport::Udp).contains("packets are lost on the network: set `transport = \"tcp\"`")
         );
-        let known = Failure::Damaged(Some("it sends slices of other pictures"));
-        assert!(said(&known, RtspTransport::Udp).ends_with("for 7 s: it sends slices of other pictures"));
+        let known = Failure::Damaged(Some("it sends slices of other frames"));
+        assert!(said(&known, RtspTransport::Udp).ends_with("for 7 s: it sends slices of other frames"));
         let other = Failure::OtherCodec(vec!["VP8".to_owned(), "MPEG-4".to_owned()]);
         assert!(said(&other, RtspTransport::Tcp).contains("offers VP8 and MPEG-4, and only"));
     }

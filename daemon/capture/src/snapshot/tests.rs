@@ -182,7 +182,7 @@ fn the_source_ends_when_it_fails_at_the_start_for_too_long_or_for_good() {
         let error = next(&mut source).unwrap_err();
         assert!(error.to_string().contains(words) && error.may_pass(), "{path}: {error}");
     }
-    // After a picture, a camera has the timeout, or two intervals.
+    // After an image, a camera has the timeout, or two intervals.
     count.store(0, Ordering::SeqCst);
     let camera = SnapshotConfig { interval: 2 * HANG, ..config(&server.url("/busy")) };
     let (mut source, clock) = open(&camera);
@@ -224,8 +224,8 @@ fn other_content_is_named_with_what_to_do() {
         answer(client, "200 OK", &format!("Content-Type: {kind}\r\n"), body)
     });
     for (path, words) in [
-        ("/stream", "sends a stream and no single picture: set `type = \"mjpeg\"`"),
-        ("/untyped-stream", "sends a stream and no single picture: set `type = \"mjpeg\"`"),
+        ("/stream", "sends a stream and no single image: set `type = \"mjpeg\"`"),
+        ("/untyped-stream", "sends a stream and no single image: set `type = \"mjpeg\"`"),
         ("/page", "the camera sends a page (HTML) and no image: correct the path in `url`"),
         ("/untyped-page", "the camera sends a page (HTML or XML) and no image"),
         ("/hls", "the camera sends a playlist (HLS) and no image: set `type = \"video\"`"),
@@ -259,7 +259,7 @@ fn a_picture_that_is_whole_before_its_stated_length_is_read() {
         assert_eq!(frame(&mut source).sequence, sequence);
     }
     let error = next(&mut open(&config(&server.url("/cut"))).0).unwrap_err();
-    assert!(error.to_string().contains("in the middle of the picture"), "{error}");
+    assert!(error.to_string().contains("in the middle of the image"), "{error}");
 }
 
 #[test]

@@ -92,8 +92,8 @@ impl RunState {
         Ok(())
     }
 
-    /// Waits until the run is over, which began at about `started` and usually takes `usual`, or longer. Returns when it was over,
-    /// or the latest possible time of that.
+    /// Waits until the run is over, which began at about `started` and usually takes `usual`, or longer. Returns the time at
+    /// which it ended, or the latest possible time.
     ///
     /// Sleeps for most of a run, then checks after short pauses: one check and one pause cost an eighth of a wait that the GPU
     /// interrupts. Sleeping for the whole duration would wake late and delay the next run.
@@ -137,7 +137,8 @@ pub(super) unsafe fn enqueue_preprocess(
 
 /// Queues a run: preprocess, inference, filter or copies, and the events. For an overlapped run, queues inference only.
 ///
-/// # Safety The same as for [`enqueue_preprocess`]; an overlapped preprocess is done by then. The stream is the one for
+/// # Safety
+/// The same as for [`enqueue_preprocess`]; an overlapped preprocess is done by then. The stream is the one for
 /// inference.
 pub(super) unsafe fn enqueue_run(
     run: &mut RunState,
@@ -163,7 +164,8 @@ pub(super) unsafe fn enqueue_run(
 
 /// Queues the filter or the copies of a run's outputs, and the event at the end.
 ///
-/// # Safety The same as for [`enqueue_preprocess`]; the outputs are written by then.
+/// # Safety
+/// The same as for [`enqueue_preprocess`]; the outputs are written by then.
 pub(super) unsafe fn enqueue_readback(
     run: &mut RunState,
     model: &GpuModel,

@@ -1,4 +1,4 @@
-//! A camera for tests, with a driver that answers a node's ioctls as the kernel's documentation says. It gives no frames.
+//! A camera for tests, with a driver that answers a node's ioctls as the kernel's documentation says. It delivers no frames.
 
 #![allow(clippy::expect_used)]
 
@@ -76,7 +76,7 @@ pub struct FakeControl {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FakeTimings {
     pub size: (u32, u32),
-    /// Pixels of blanking beside and below the picture.
+    /// Pixels of blanking beside and below the frame.
     pub blanking: (u32, u32),
     pub pixel_clock: u64,
 }
