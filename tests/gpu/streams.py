@@ -3,10 +3,12 @@
 
     streams.py --visiond BIN --engine FILE --card FILE --stream FILE.h264 [--cameras 1,16,64] [--seconds 15] [--fps 30]
                [--decoder nvdec|ffmpeg] [--max-batch N] [--batch-wait TIME] [--boxes FOLDER] [--losses FOLDER]
+               [--tracks N]
 
 Prints a figure as JSON for each number of cameras, as visiond-gpu does. The servers run on the same machine, on the last quarter of
 its cores, which visiond may use, too: cameras would not take their part of every core's cache. Where cameras are many, visiond runs a
-second time, on the first quarter of the cores, as by `CPUAffinity=`. With `--boxes`, compares the boxes of FOLDER/boxes.h264 as a
+second time, on the first quarter of the cores, as by `CPUAffinity=`. With `--tracks N`, N cameras track objects in one half of the time,
+in turn, by reloads: what tracks cost. With `--boxes`, compares the boxes of FOLDER/boxes.h264 as a
 camera with those of FOLDER/boxes.bgr.xz, the frames that ffmpeg makes of it. With `--losses`, plays films of FOLDER while packets
 are lost: each published frame must be whole, so its detections are those of a frame of the same film without losses.
 """
@@ -16,6 +18,7 @@ import json
 import lzma
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 import tempfile
@@ -32,6 +35,8 @@ KINDS = {"clean": 0, "0.1 %": 0.001, "1 %": 0.01, "10 %": 0.1, "udp": 0.01, "mar
 MANY = 64
 # The most that a stream of so many may take of a core.
 MOST_CPU = {16: 0.01, 64: 0.007}
+# Rounds of four halves, in each of which the order of with and without is turned round.
+TRACK_ROUNDS = 2
 MODEL = """
 [[model]]
 name = "objects"
@@ -183,6 +188,56 @@ def measure(args, count, cores=None):
     figure(f"{which}, CPU of a stream", wanted, f"{share:.2%} ({by_thread})", not most or share <= most)
 
 
+def measure_tracks(args, count):
+    """Compares the CPU time with tracks and without, in turn, in one process."""
+    servers, ports = serve(args.stream, args.fps, count)
+    daemon = None
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            folder = pathlib.Path(folder)
+            config, messages = folder / "visiond.toml", folder / "messages.jsonl"
+            plain = model(args, folder) + "".join(
+                CAMERA.format(n=n, decoder=args.decoder, port=ports[n // CLIENTS]) for n in range(count)
+            )
+            tracked = plain.replace("[camera.source]", "track = {}\n[camera.source]")
+            config.write_text(plain)
+            with open(f"{args.log}.tracks", "w") as log:
+                daemon = subprocess.Popen([args.visiond, "run", str(config)], stderr=log)
+            time.sleep(10 + count / 8)
+            spent, seen = {plain: [], tracked: []}, {plain: [], tracked: []}
+            for text in [plain, tracked, tracked, plain] * TRACK_ROUNDS:
+                config.write_text(text)
+                daemon.send_signal(signal.SIGHUP)
+                time.sleep(2)
+                began, cpu, size = time.monotonic(), cpu_seconds(daemon.pid), messages.stat().st_size
+                time.sleep(5)
+                cpu, passed = cpu_seconds(daemon.pid) - cpu, time.monotonic() - began
+                with messages.open() as file:
+                    file.seek(size)
+                    file.readline()
+                    # The last line may be half written.
+                    lines = [json.loads(line) for line in file.read().splitlines()[:-1]]
+                spent[text].append(cpu / passed / count)
+                seen[text] += [[one.get("track") for one in message["detections"]] for message in lines]
+            daemon.terminate()
+            daemon.wait(30)
+    finally:
+        if daemon:
+            daemon.kill()
+        for server in servers:
+            server.kill()
+    without, with_tracks = (sum(spent[text]) / len(spent[text]) for text in (plain, tracked))
+    has = lambda text: sum(track is not None for message in seen[text] for track in message)
+    times = with_tracks / without
+    figure(
+        f"{count} cameras, CPU with tracks",
+        "1.03 times without",
+        f"{times:.3f} times: {with_tracks:.3%} and {without:.3%} of a core a stream; {len(seen[tracked])} messages "
+        f"with {has(tracked)} tracks, {len(seen[plain])} with {has(plain)}",
+        times <= 1.03 and has(tracked) > 0 and has(plain) == 0,
+    )
+
+
 def camera_of(film, kind):
     return f"-{film}-{kind}".translate(str.maketrans({".": "-", " ": None, "%": None}))
 
@@ -294,6 +349,7 @@ def main():
     parser.add_argument("--boxes", metavar="FOLDER")
     parser.add_argument("--losses", metavar="FOLDER")
     parser.add_argument("--loss-seconds", type=float, default=40)
+    parser.add_argument("--tracks", type=int, default=0, metavar="N")
     parser.add_argument("--log", default="/tmp/streams.log", help="start of the names of the daemon's logs")
     args = parser.parse_args()
     args.engine, args.card = (str(pathlib.Path(path).resolve()) for path in (args.engine, args.card))
@@ -305,6 +361,8 @@ def main():
         measure(args, count)
         if count >= MANY:
             measure(args, count, quarter_of_cores(0))
+    if args.tracks:
+        measure_tracks(args, args.tracks)
 
 
 if __name__ == "__main__":

@@ -4,6 +4,20 @@
 //! each detection the track that it belongs to. There is no thread, no input or output and no clock in here, and a step allocates
 //! nothing once its buffers have grown.
 //!
+//! ```
+//! use std::sync::Arc;
+//! use std::time::Duration;
+//! use visiond_tracker::{Observation, Parameters, Tracker};
+//!
+//! let mut tracker = Tracker::new(Parameters::default(), Arc::default());
+//! for frame in 0..10_u16 {
+//!     let left = 5.0 * f32::from(frame);
+//!     let person = Observation { bounds: [left, 20.0, left + 40.0, 120.0], oriented: None, score: 0.9, class_id: 0, embedding: None };
+//!     let step = tracker.step(Duration::from_millis(40) * u32::from(frame), &[person]);
+//!     assert_eq!(step.tracks[0].map(|track| track.id), Some(1));
+//! }
+//! ```
+//!
 //! # Method
 //! 1. **Motion in real time.** A Kalman filter of constant velocity per box side and centre ([`motion`]) takes the seconds since the
 //!    last frame, so that dropped frames and changing rates are no fault.
