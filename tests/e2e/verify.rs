@@ -133,10 +133,12 @@ fn the_tracks_of_two_models_are_compared_and_those_of_the_second_are_what_detect
     let rows = fs::read_to_string(&of_verify).unwrap();
     assert_eq!(rows, fs::read_to_string(&of_detect).unwrap());
     assert!(rows.lines().count() > 24 && rows.lines().all(|row| row.split(',').next() != Some("2")), "{rows}");
-    let tracks = compared(&perturbed(folder.path(), 0), &[]);
-    assert_eq!((&tracks["second"], &tracks["same"]), (&0.into(), &0.0.into()));
-
+    // A second model that sees nothing.
     let mot = of_verify.to_str().unwrap();
+    let tracks = compared(&perturbed(folder.path(), 0), &["--mot", mot]);
+    assert_eq!((&tracks["second"], &tracks["same"]), (&0.into(), &0.0.into()));
+    assert_eq!(fs::read_to_string(&of_verify).unwrap(), "");
+
     let refused = |options: &[&str]| verify(&model(), &model(), &[&["--mot", mot], options].concat()).status.code();
     assert_eq!(refused(&["--video", &clip, "--images", &media()]), Some(USAGE));
     assert_eq!(refused(&["--images", &media()]), Some(USAGE));

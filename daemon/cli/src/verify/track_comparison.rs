@@ -164,17 +164,19 @@ mod tests {
 
     #[test]
     fn two_tracks_are_the_same_in_the_frames_where_their_boxes_are() {
-        let mut pairs = TrackPairs::default();
+        let (mut pairs, mut swapped) = (TrackPairs::default(), TrackPairs::default());
         assert_eq!(pairs.agreement(), None);
         let (here, near, far) = (at(0.0), at(3.0), at(100.0));
         // Track 1 of the first model is 4 of the second in three frames, then 5 in two; a second object is the first model's only.
         for (id, frames) in [(4, 3), (5, 2)] {
             for _ in 0..frames {
                 pairs.add(&[(1, &here), (2, &far)], &[(id, &near)]);
+                swapped.add(&[(id, &near)], &[(1, &here)]);
             }
         }
         // Of 15 detections 2 x 3 are in the same pair of tracks.
         assert_eq!(pairs.agreement(), Some(TrackAgreement { first: 2, second: 2, same: 0.4 }));
+        assert_eq!(swapped.agreement(), Some(TrackAgreement { first: 2, second: 1, same: 0.6 }));
         // Not half of the union is common.
         let mut apart = TrackPairs::default();
         apart.add(&[(1, &here)], &[(1, &at(4.0))]);
