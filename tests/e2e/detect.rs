@@ -1,5 +1,6 @@
 //! `visiond detect` as a newcomer tries it: files in, a table or messages and pictures out.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::f32::consts::FRAC_PI_2;
 use std::ffi::OsString;
 use std::fs;
@@ -10,6 +11,7 @@ use std::process::{Command, Stdio};
 use visiond_tests::networks::{BODY, EMBEDDING, FACE, FACE_POINTS, GENDER, TAGS, TURNED, WORN, depth_at, network};
 use visiond_tests::{assert_no_panic, json_lines, picture, root, run, stderr, video, visiond};
 
+const USAGE: i32 = 2;
 const INPUT: i32 = 5;
 const OUTPUT: i32 = 6;
 
@@ -65,6 +67,112 @@ fn messages_name_the_file_and_count_a_videos_frames() {
         let part = |name: &str| timings[name].as_u64().unwrap();
         assert!(part("total") >= part("preprocess") + part("infer") + part("postprocess"), "{timings}");
     }
+}
+
+/// The tracks in a message: the id, the box and the score of each detection that has a track in this state.
+fn tracks_of(message: &serde_json::Value, state: &str) -> Vec<(u64, [f64; 5])> {
+    let detections = message["detections"].as_array().unwrap().iter();
+    let tracked = detections.filter(|found| found["track"]["state"] == state);
+    let numbers = |found: &serde_json::Value| {
+        let side = |key: &str| found["box"][key].as_f64().unwrap();
+        [side("x"), side("y"), side("width"), side("height"), found["score"].as_f64().unwrap()]
+    };
+    tracked.map(|found| (found["track"]["id"].as_u64().unwrap(), numbers(found))).collect()
+}
+
+#[test]
+fn objects_keep_their_tracks_in_a_video_and_a_mot_file_has_those_of_the_messages() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("tracks.txt");
+    let arguments = ["--json", "--classes", "person", "--max-frames", "60", "--mot"].map(path);
+    let output = detect(&[&arguments[..], &[&file, &video()]].concat());
+    assert!(output.status.success(), "{}", stderr(&output));
+    let messages = json_lines(&output.stdout);
+    assert_eq!(messages.len(), 60);
+    let mut frames_of = BTreeMap::<u64, usize>::new();
+    let mut wanted = Vec::new();
+    for message in &messages {
+        let confirmed = tracks_of(message, "confirmed");
+        let all = confirmed.iter().chain(&tracks_of(message, "tentative")).map(|(id, _)| *id).collect::<Vec<_>>();
+        assert_eq!(all.iter().collect::<BTreeSet<_>>().len(), all.len(), "an id twice in a frame: {message}");
+        all.iter().for_each(|id| *frames_of.entry(*id).or_default() += 1);
+        let frame = message["sequence"].as_u64().unwrap() + 1;
+        wanted.extend(confirmed.into_iter().map(|(id, numbers)| (frame, id, numbers)));
+    }
+    // People walk in view all the time.
+    assert!(frames_of.values().any(|frames| *frames > 40), "{frames_of:?}");
+    assert!(frames_of.len() < wanted.len() / 10, "{frames_of:?}");
+    let rows = fs::read_to_string(&file).unwrap();
+    let parsed: Vec<(u64, u64, [f64; 5])> = rows
+        .lines()
+        .map(|row| {
+            let cells: Vec<&str> = row.split(',').collect();
+            assert_eq!((cells.len(), &cells[7..]), (10, &["-1"; 3][..]), "{row}");
+            let numbers = [2, 3, 4, 5, 6].map(|cell| cells[cell].parse().unwrap());
+            (cells[0].parse().unwrap(), cells[1].parse().unwrap(), numbers)
+        })
+        .collect();
+    assert_eq!(parsed, wanted);
+}
+
+#[test]
+fn tracks_are_a_column_of_the_table_and_those_of_another_video_are_others() {
+    let table = |arguments: &[&Path]| -> Vec<Vec<String>> {
+        let output = detect(arguments);
+        assert!(output.status.success(), "{}", stderr(&output));
+        let table = String::from_utf8(output.stdout).unwrap();
+        table.lines().map(|line| line.split_whitespace().map(str::to_owned).collect()).collect()
+    };
+    let clip = [path("--max-frames"), path("12"), path("--every"), path("3")];
+    let (cat, clip_file) = (picture("chelsea.png"), video());
+    let rows = table(&[&clip[..], &[path("--track"), &cat, &clip_file, &clip_file]].concat());
+    assert_eq!(rows[0][..4], ["FILE", "FRAME", "ID", "LABEL"]);
+    // A picture shows no track.
+    assert_eq!(rows[1][..4], [cat.to_str().unwrap(), "0", "-", "cat"]);
+    let mut videos = vec![BTreeMap::<u64, BTreeSet<u64>>::new()];
+    let mut last = 0;
+    for row in &rows[2..] {
+        let frame: u64 = row[1].parse().unwrap();
+        if frame < last {
+            videos.push(BTreeMap::new());
+        }
+        last = frame;
+        if row[2] != "-" {
+            videos.last_mut().unwrap().entry(row[2].parse().unwrap()).or_default().insert(frame);
+        }
+    }
+    let [first, second] = &videos[..] else { panic!("{rows:?}") };
+    for tracks in [first, second] {
+        // Of the frames 0, 3, 6 and 9.
+        assert!(tracks.values().any(|frames| *frames == BTreeSet::from([0, 3, 6, 9])), "{tracks:?}");
+    }
+    assert!(first.keys().max() < second.keys().min(), "{videos:?}");
+    // Without tracks, as without a score that is high enough for any.
+    let rows = table(&[&clip[..], &[&clip_file]].concat());
+    assert_eq!(rows[0][..3], ["FILE", "FRAME", "LABEL"]);
+    let rows = table(&[&clip[..], &[path("--track-score"), path("1"), &clip_file]].concat());
+    assert!(rows.len() > 4 && rows[1..].iter().all(|row| row[2] == "-"), "{rows:?}");
+}
+
+#[test]
+fn a_mot_file_is_for_one_video_and_never_replaces_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let (file, clip) = (folder.path().join("tracks.txt"), folder.path().join("clip.avi"));
+    fs::copy(video(), &clip).unwrap();
+    let refused = |file: &Path, inputs: &[&Path]| {
+        let output = detect(&[&[path("--max-frames"), path("1"), path("--mot"), file], inputs].concat());
+        assert!(output.stdout.is_empty(), "{output:?}");
+        (output.status.code().unwrap(), stderr(&output))
+    };
+    let (status, error) = refused(&file, &[&clip, &clip]);
+    assert!(status == USAGE && error.contains("run the command once for each video"), "{error}");
+    let (status, error) = refused(&clip, &[&clip]);
+    assert!(status == USAGE && error.contains("name another file"), "{error}");
+    assert_eq!(fs::metadata(&clip).unwrap().len(), fs::metadata(video()).unwrap().len());
+    let (status, error) = refused(&file, &[&picture("chelsea.png")]);
+    assert!(status == INPUT && error.contains("chelsea.png is a picture"), "{error}");
+    let (status, error) = refused(&folder.path().join("none/tracks.txt"), &[&clip]);
+    assert!(status == OUTPUT && error.contains("none/tracks.txt: No such file"), "{error}");
 }
 
 #[test]

@@ -9,6 +9,7 @@ use serde_json::Value;
 use visiond_tests::networks::{BODY, network};
 use visiond_tests::{assert_no_panic, backends, model, picture, root, run, stderr, video};
 
+const USAGE: i32 = 2;
 const CONFIG: i32 = 3;
 const MODEL: i32 = 4;
 const INPUT: i32 = 5;
@@ -96,6 +97,7 @@ fn two_engines_of_one_model_agree() {
         assert_eq!(report["detections"]["matched"], 3);
         assert!(report["detections"]["min_iou"]["value"].as_f64().unwrap() > 0.999);
         assert_eq!(report["classes"].as_array().unwrap().len(), 3);
+        assert_eq!(report.get("tracks"), None, "pictures show no tracks");
     }
 }
 
@@ -107,6 +109,40 @@ fn a_video_is_compared_too() {
     assert!(output.status.success(), "{}", stderr(&output));
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(text.contains("3 pictures") && text.contains("the models agree"), "{text}");
+}
+
+#[test]
+fn the_tracks_of_two_models_are_compared_and_those_of_the_second_are_what_detect_writes() {
+    let folder = tempfile::tempdir().unwrap();
+    let [of_verify, of_detect] = ["verify.txt", "detect.txt"].map(|name| folder.path().join(name));
+    let clip = video().display().to_string();
+    let frames = ["--max-frames", "24", "--every", "2", "--json"];
+    let backends = ["--backend-a", "rten", "--backend-b", "rten"];
+    let compared = |second: &Path, options: &[&str]| {
+        let output = verify(&model(), second, &[&["--video", &clip], &frames[..], &backends, options].concat());
+        let report: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", stderr(&output)));
+        report["tracks"].clone()
+    };
+    let tracks = compared(&model(), &["--mot", of_verify.to_str().unwrap()]);
+    assert!(tracks["first"].as_u64().unwrap() > 2, "{tracks}");
+    assert_eq!((&tracks["first"], &tracks["same"]), (&tracks["second"], &1.0.into()));
+    let options = ["detect", "--backend", "rten"].into_iter().chain(frames).map(OsString::from);
+    let files = ["--model".into(), model().into(), "--mot".into(), of_detect.clone().into(), video().into()];
+    let output = run(options.chain(files));
+    assert!(output.status.success(), "{}", stderr(&output));
+    let rows = fs::read_to_string(&of_verify).unwrap();
+    assert_eq!(rows, fs::read_to_string(&of_detect).unwrap());
+    assert!(rows.lines().count() > 24 && rows.lines().all(|row| row.split(',').next() != Some("2")), "{rows}");
+    // A second model that sees nothing.
+    let mot = of_verify.to_str().unwrap();
+    let tracks = compared(&perturbed(folder.path(), 0), &["--mot", mot]);
+    assert_eq!((&tracks["second"], &tracks["same"]), (&0.into(), &0.0.into()));
+    assert_eq!(fs::read_to_string(&of_verify).unwrap(), "");
+
+    let refused = |options: &[&str]| verify(&model(), &model(), &[&["--mot", mot], options].concat()).status.code();
+    assert_eq!(refused(&["--video", &clip, "--images", &media()]), Some(USAGE));
+    assert_eq!(refused(&["--images", &media()]), Some(USAGE));
+    assert_eq!(refused(&["--video", picture("chelsea.png").to_str().unwrap()]), Some(INPUT));
 }
 
 #[test]

@@ -19,16 +19,18 @@ use visiond_engine::detector::{Detection, Detector, DetectorError, MaskForm};
 use visiond_frames::clock::{Clock, SystemClock};
 use visiond_frames::frame::Frame;
 use visiond_message::{AttributeMessage, DetectionMessage, Message, Timings};
-use visiond_pipeline::collector::{FrameTracks, message_of};
+use visiond_pipeline::collector::{CameraTracks, FrameTracks, TrackSettings, message_of};
 use visiond_pipeline::lane_result::{LaneResult, ModelFacts};
 use visiond_service::model_trial;
 use visiond_system::exit::{Exit, ExitError};
 use visiond_system::logging::{clear_live_line, escape};
 use visiond_system::priority::wake_on_time;
 use visiond_system::stop::Stop;
+use visiond_tracker::TrackIds;
 
 use crate::load_limits::LoadLimits;
 use crate::media_decoder::{MediaItem, VideoArgs, decode, shown};
+use crate::mot_file::MotFile;
 use crate::output::{complain, escape_json, note, print_bytes};
 use crate::progress::Progress;
 use crate::sample_model::ModelArgs;
@@ -73,6 +75,18 @@ pub struct Args {
     #[arg(long, default_value = "auto", value_parser = parse_word::<BackendChoice>)]
     backend: BackendChoice,
 
+    /// Give the detections of an object the same track id in all frames of a video
+    #[arg(long)]
+    track: bool,
+
+    /// Let detections below SCORE only continue tracks; implies --track [default: the threshold, but 0.25 to 0.6]
+    #[arg(long, value_name = "SCORE", value_parser = fraction)]
+    track_score: Option<f64>,
+
+    /// Write the tracks of the one video to FILE, as MOTChallenge results; implies --track
+    #[arg(long, value_name = "FILE")]
+    mot: Option<PathBuf>,
+
     #[command(flatten)]
     trial: LoadLimits,
 
@@ -87,6 +101,7 @@ command continues and exits with status 5.
 Examples:
   visiond detect photo.jpg
   visiond detect --annotate out --max-frames 100 street.mp4
+  visiond detect --mot tracks.txt --classes person street.mp4
   visiond detect --json *.jpg | jq -r '.detections[].label'
   visiond detect --model yolo11n.onnx --classes person,car photo.jpg";
 
@@ -94,6 +109,11 @@ Examples:
 pub fn run(args: Args) -> Result<Exit, ExitError> {
     // As lanes do.
     wake_on_time();
+    let tracks = (args.track || args.track_score.is_some() || args.mot.is_some()).then(|| {
+        let settings = TrackSettings { score: args.track_score, ..TrackSettings::default() };
+        VideoTracks::new(settings)
+    });
+    let mot = args.mot.as_deref().map(|path| MotFile::create(path, &args.files)).transpose()?;
     let pictures = args.annotate.as_deref().map(|folder| AnnotatedPictures::open(folder, &args.files)).transpose()?;
     let (score_threshold, classes, masks) = (args.score_threshold, args.classes, args.masks);
     let model = ModelConfig { score_threshold, classes, masks, max_batch: 1, ..args.model.config()? };
@@ -105,9 +125,11 @@ pub fn run(args: Args) -> Result<Exit, ExitError> {
         .map_err(|error| ExitError::new(Exit::Model.unless_gpu_lost(&error), error))?;
     let detection = DetectionRun {
         model: loaded.facts(&detector),
-        printer: DetectionPrinter::new(args.json, &args.files, &detector),
+        printer: DetectionPrinter::new(args.json, tracks.is_some(), &args.files, &detector),
         detector,
         camera: "detect".into(),
+        tracks,
+        mot,
         pictures,
         found: Vec::new(),
         exit: Exit::Success,
@@ -121,6 +143,8 @@ struct DetectionRun {
     model: ModelFacts,
     camera: Arc<str>,
     printer: DetectionPrinter,
+    tracks: Option<VideoTracks>,
+    mot: Option<MotFile>,
     pictures: Option<AnnotatedPictures>,
     found: Vec<Detection>,
     /// The exit status of the first error.
@@ -131,7 +155,15 @@ impl DetectionRun {
     fn run(mut self, files: &[PathBuf], items: &Receiver<MediaItem>) -> Result<Exit, ExitError> {
         for item in items {
             match item {
-                MediaItem::Begun { file } => self.printer.begin(&files[file]),
+                MediaItem::Begun { file } => {
+                    self.printer.begin(&files[file]);
+                    if let Some(tracks) = &mut self.tracks {
+                        tracks.begin();
+                    }
+                }
+                MediaItem::Frame { is_video: false, frame, .. } if self.mot.is_some() => {
+                    return Err(MotFile::refuse_picture(&frame));
+                }
                 MediaItem::Frame { file, is_video, frame } => self.detect(file, is_video, &frame)?,
                 MediaItem::Failed { reason } => self.fail(Exit::Input, &reason),
                 // The source has logged the error.
@@ -170,8 +202,12 @@ impl DetectionRun {
         };
         let (detections, values) = (&*self.found, self.detector.values());
         let result = LaneResult { frame: frame.facts(), model: &self.model, detections, values, timings };
-        let message = message_of(&self.camera, &result, FrameTracks::default());
+        let tracks = self.tracks.as_mut().filter(|_| is_video).map(|tracks| tracks.step(&result));
+        let message = message_of(&self.camera, &result, tracks.unwrap_or_default());
         self.printer.frame(&message, is_video)?;
+        if let Some(mot) = &mut self.mot {
+            mot.frame(&message)?;
+        }
         if let Some(pictures) = &mut self.pictures
             && let Err(reason) = pictures.store(file, is_video.then_some(frame.sequence), &view, &message)
         {
@@ -191,6 +227,29 @@ impl DetectionRun {
         if self.exit == Exit::Success {
             self.exit = exit;
         }
+    }
+}
+
+/// The tracks of the current video. Ids go on from video to video.
+struct VideoTracks {
+    settings: TrackSettings,
+    ids: Arc<TrackIds>,
+    tracks: CameraTracks,
+}
+
+impl VideoTracks {
+    fn new(settings: TrackSettings) -> Self {
+        let ids = Arc::<TrackIds>::default();
+        Self { settings, tracks: CameraTracks::new(Arc::clone(&ids)), ids }
+    }
+
+    /// Starts a file.
+    fn begin(&mut self) {
+        self.tracks = CameraTracks::new(Arc::clone(&self.ids));
+    }
+
+    fn step(&mut self, result: &LaneResult<'_>) -> FrameTracks<'_> {
+        self.tracks.step(&self.settings, result)
     }
 }
 
@@ -224,6 +283,8 @@ fn value_rows(message: &Message) -> Vec<(String, String)> {
 /// Prints detections and progress.
 struct DetectionPrinter {
     json: bool,
+    /// Whether rows have the id of a track.
+    tracks: bool,
     name_width: usize,
     label_width: usize,
     header_printed: bool,
@@ -242,11 +303,12 @@ struct DetectionPrinter {
 
 impl DetectionPrinter {
     /// Sizes the columns for these files and class labels.
-    fn new(json: bool, files: &[PathBuf], detector: &Detector) -> Self {
+    fn new(json: bool, tracks: bool, files: &[PathBuf], detector: &Detector) -> Self {
         let widest = |widths: &mut dyn Iterator<Item = usize>| widths.max().unwrap_or(0).min(WIDEST);
         let now = Instant::now();
         Self {
             json,
+            tracks,
             name_width: widest(&mut files.iter().map(|file| shown(file).chars().count())).max(4),
             label_width: widest(&mut detector.labels().iter().map(|label| label.chars().count())).max(5),
             header_printed: false,
@@ -311,15 +373,16 @@ impl DetectionPrinter {
     fn rows(&mut self, message: &Message, is_video: bool) -> String {
         let mut text = String::new();
         if !std::mem::replace(&mut self.header_printed, true) {
-            text = self.row(["FILE", "FRAME", "LABEL", "SCORE", "X", "Y", "WIDTH", "HEIGHT", self.last]);
+            text = self.row(["FILE", "FRAME", "ID", "LABEL", "SCORE", "X", "Y", "WIDTH", "HEIGHT", self.last]);
         }
         let name = escape(message.frame.file.as_deref().unwrap_or("-"));
         let frame = message.sequence.to_string();
         // A picture without detections gets a row as well, so that none seems forgotten; a video frame does not.
         if message.is_empty() && !is_video {
-            text += &self.row([&name, &frame, "-", "", "", "", "", "", ""]);
+            text += &self.row([&name, &frame, "-", "-", "", "", "", "", "", ""]);
         }
-        for DetectionMessage { label, score, bounds, oriented, fraction, .. } in &message.detections {
+        for DetectionMessage { label, score, bounds, oriented, fraction, track, .. } in &message.detections {
+            let id = track.map_or_else(|| "-".to_owned(), |track| track.id.to_string());
             let score = format!("{score:.2}");
             let numbers = match bounds {
                 Some(b) => [b.x, b.y, b.width, b.height].map(|pixels| format!("{pixels:.0}")),
@@ -331,18 +394,19 @@ impl DetectionPrinter {
                 _ => String::new(),
             };
             let [x, y, width, height] = &numbers;
-            text += &self.row([&name, &frame, &escape(label), &score, x, y, width, height, &last]);
+            text += &self.row([&name, &frame, &id, &escape(label), &score, x, y, width, height, &last]);
         }
         for (value, score) in value_rows(message) {
-            text += &self.row([&name, &frame, &escape(&value), &score, "", "", "", "", ""]);
+            text += &self.row([&name, &frame, "-", &escape(&value), &score, "", "", "", "", ""]);
         }
         text
     }
 
-    fn row(&self, [name, frame, label, score, x, y, width, height, last]: [&str; 9]) -> String {
+    fn row(&self, [name, frame, id, label, score, x, y, width, height, last]: [&str; 10]) -> String {
         let (names, labels) = (self.name_width, self.label_width);
+        let id = if self.tracks { format!("{id:>5}  ") } else { String::new() };
         let row = format!(
-            "{name:names$}  {frame:>6}  {label:labels$}  {score:>5}  {x:>6} {y:>6} {width:>6} {height:>6} {last:>6}"
+            "{name:names$}  {frame:>6}  {id}{label:labels$}  {score:>5}  {x:>6} {y:>6} {width:>6} {height:>6} {last:>6}"
         );
         row.trim_end().to_owned() + "\n"
     }

@@ -14,6 +14,7 @@ mod inspect;
 mod load_limits;
 mod man;
 mod media_decoder;
+mod mot_file;
 mod next_frame;
 mod output;
 mod probe;

@@ -8,6 +8,7 @@ mod comparison;
 mod reference;
 mod reference_comparison;
 mod report;
+mod track_comparison;
 
 use std::path::{Path, PathBuf};
 
@@ -20,6 +21,7 @@ use visiond_system::logging::clear_live_line;
 
 use crate::load_limits::LoadLimits;
 use crate::media_decoder::{VideoArgs, decode, images_of};
+use crate::mot_file::MotFile;
 use crate::output::print_report;
 use comparison::Comparison;
 use reference::{CategoryIds, Reference};
@@ -71,6 +73,10 @@ pub struct Args {
     /// Compare on the frames of a video (repeatable)
     #[arg(long, value_name = "FILE")]
     video: Vec<PathBuf>,
+
+    /// Write the second model's tracks in the one video to FILE, as MOTChallenge results
+    #[arg(long, value_name = "FILE", requires = "video")]
+    mot: Option<PathBuf>,
 
     #[command(flatten)]
     frames: VideoArgs,
@@ -147,6 +153,7 @@ fn run_models(args: &Args, mut files: Vec<PathBuf>) -> Result<Exit, ExitError> {
         return Err(ExitError::new(Exit::Usage, message));
     };
     files.extend(args.video.iter().cloned());
+    let mot = args.mot.as_deref().map(|path| MotFile::create(path, &files)).transpose()?;
     let named = [(&*args.first, args.backend_a), (&**second, args.backend_b)];
     let models = comparison::load_both(named, args.card.as_deref(), &args.trial)?;
     let (limits, matching, floor) = limits(args, SCORE_DIFFERENCES[0], models[0].card.score_threshold);
@@ -157,7 +164,7 @@ fn run_models(args: &Args, mut files: Vec<PathBuf>) -> Result<Exit, ExitError> {
         min_cosine: limits.min_cosine.unwrap_or(EMBEDDING_COSINE),
     };
     let agreement = Agreement::within(threshold as f32, matching);
-    let mut comparison = Comparison::new(&models, agreement, values, floor)?;
+    let mut comparison = Comparison::new(&models, agreement, values, floor, mot)?;
 
     let buffers = Buffers::new(&args.frames.buffers(), None).map_err(|error| ExitError::new(Exit::Failure, error))?;
     decode(&files, &args.frames, &buffers, |items| comparison.run(items))?;

@@ -30,7 +30,7 @@ pub struct Frame {
     pub timestamp: Timestamp,
     /// Its time in the recording that it comes from; `None` for a frame that was captured now.
     pub recorded_at: Option<Duration>,
-    /// Whether it may show damage, because a picture that it refers to was lost in transit.
+    /// Whether it may show damage, because a frame that it refers to was lost in transit.
     pub damaged: bool,
     /// Name of the frame, if it has one: the path of an image.
     pub name: Option<Arc<str>>,

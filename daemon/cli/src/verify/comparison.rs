@@ -19,8 +19,10 @@ use visiond_system::exit::{Exit, ExitError};
 use visiond_system::logging::escape;
 use visiond_system::stop::Stop;
 
+use super::track_comparison::TrackComparison;
 use crate::load_limits::LoadLimits;
 use crate::media_decoder::MediaItem;
+use crate::mot_file::MotFile;
 use crate::output::complain;
 use crate::progress::Progress;
 use crate::sample_model::stem;
@@ -33,6 +35,8 @@ pub struct Comparison {
     pub agreement: Agreement,
     /// The differences of whole-frame values.
     pub values: ValueAgreement,
+    /// The tracks of objects in videos.
+    pub tracks: TrackComparison,
     /// The name of each compared picture.
     pub pictures: Vec<String>,
     progress: Progress,
@@ -46,6 +50,7 @@ impl Comparison {
         agreement: Agreement,
         values: ValueLimits,
         floor: f64,
+        mot: Option<MotFile>,
     ) -> Result<Self, ExitError> {
         let [a, b] = models.each_ref().map(|model| model.card.head.family().name());
         if a != b {
@@ -61,6 +66,7 @@ impl Comparison {
         let agreement = agreement.with_keypoints(a.keypoint_names());
         let pairs = pair_outputs(a.outputs(), b.outputs()).map_err(refuse)?;
         same_feed(a.preprocess_spec(), b.preprocess_spec()).map_err(refuse)?;
+        let tracks = TrackComparison::new([a, b], values.score_threshold as f32, mot);
         let tensors = a.outputs().iter().map(|info| TensorDifference::new(&info.name)).collect();
         Ok(Self {
             runners: [first, second],
@@ -68,6 +74,7 @@ impl Comparison {
             tensors,
             agreement,
             values: ValueAgreement::within(values),
+            tracks,
             pictures: Vec::new(),
             progress: Progress::new(),
             exit: Exit::Success,
@@ -77,7 +84,10 @@ impl Comparison {
     pub fn run(&mut self, items: &Receiver<MediaItem>) -> Result<(), ExitError> {
         for item in items {
             match item {
-                MediaItem::Begun { .. } => {}
+                MediaItem::Begun { .. } => self.tracks.begin(),
+                MediaItem::Frame { is_video: false, frame, .. } if self.tracks.mot.is_some() => {
+                    return Err(MotFile::refuse_picture(&frame));
+                }
                 MediaItem::Frame { is_video, frame, .. } => self.compare(is_video, &frame)?,
                 MediaItem::Failed { reason } => self.fail(&reason),
                 // The source has logged the error.
@@ -103,6 +113,9 @@ impl Comparison {
                 .map_err(|error| ExitError::new(Exit::Model.unless_gpu_lost(&error), format!("{name}: {error}")))?;
         }
         let picture = self.pictures.len();
+        if is_video {
+            self.tracks.add(frame, self.runners.each_ref().map(|runner| (&runner.detector, &*runner.found)))?;
+        }
         let [first, second] = &self.runners;
         let [a, b] = [&first.detector, &second.detector];
         let frames = (a.frames_run(), b.frames_run());

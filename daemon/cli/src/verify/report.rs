@@ -12,6 +12,7 @@ use visiond_system::logging::escape;
 use super::comparison::{ComparedModel, Comparison};
 use super::reference::{CategoryIds, Form};
 use super::reference_comparison::ReferenceComparison;
+use super::track_comparison::TrackAgreement;
 use crate::text_table::TextTable;
 use crate::value_parsers::fraction;
 
@@ -129,6 +130,8 @@ pub struct ComparisonReport {
     values: Vec<FrameValueDifference>,
     detections: ClassDifference,
     classes: Vec<ClassDifference>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tracks: Option<TrackAgreement>,
 }
 
 /// Rounds to six decimals.
@@ -200,6 +203,7 @@ impl ComparisonReport {
             values: comparison.values.values.iter().map(frame_value).collect(),
             detections,
             classes,
+            tracks: comparison.tracks.agreement().map(|tracks| TrackAgreement { same: rounded(tracks.same), ..tracks }),
         }
     }
 
@@ -227,6 +231,13 @@ impl ComparisonReport {
             out += &class_table(&self.classes, &self.detections);
         } else {
             out += &value_table(&self.values);
+        }
+        if let Some(TrackAgreement { first, second, same }) = self.tracks {
+            let first = count(first, "track");
+            let _ = writeln!(
+                out,
+                "{first} by the first model, {second} by the second, the same for {same:.4} of the detections"
+            );
         }
         out += &verdict("the models", self.agree, self.shows_nothing, &self.reasons);
         out
