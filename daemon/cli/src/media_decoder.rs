@@ -59,6 +59,10 @@ impl VideoArgs {
 }
 
 /// An item that the decoder passes on, in the order of the files.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "nearly all are frames, which would be allocated for the sake of the others"
+)]
 pub enum MediaItem {
     /// The decoder opens the file with this index.
     Begun { file: usize },

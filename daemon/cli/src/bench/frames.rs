@@ -90,6 +90,10 @@ impl<'a> FrameWriter<'a> {
 }
 
 /// A frame from a [`FrameWriter`].
+#[expect(
+    clippy::large_enum_variant,
+    reason = "nearly all are frames, which would be allocated for the sake of the others"
+)]
 pub enum ProvidedFrame<'a> {
     /// The frame in the memory that it was decoded to.
     Kept(&'a Frame),

@@ -22,6 +22,10 @@ pub const QUEUE: usize = 32;
 
 /// An item from a camera.
 #[derive(Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "nearly all are frames, which would be allocated for the sake of the others"
+)]
 pub enum Captured {
     Frame(Frame),
     Lost { frames: u64, cause: LossCause },
