@@ -231,7 +231,7 @@ extern "C" __global__ void __launch_bounds__(TILE_THREADS, 4) preprocess_pillow(
     preprocess_tile<WeightedBytes>(job);
 }
 
-extern "C" __global__ void __launch_bounds__(TILE_THREADS, 2) preprocess_antialias(const Job job) {
+extern "C" __global__ void __launch_bounds__(TILE_THREADS, 4) preprocess_antialias(const Job job) {
     preprocess_tile<WeightedFloats>(job);
 }
 
