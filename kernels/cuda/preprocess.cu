@@ -1,11 +1,11 @@
 // Turns a batch of frames into a model's input: every format, fit, sampling, layout and type.
 //
-// The head of kernels/src/preprocess.rs defines the results; this follows that code step by step. There are five kernels:
+// The head of kernels/src/preprocess.rs defines the results; this follows that code step by step. There are six kernels:
 // `preprocess`, `preprocess_exact` and `preprocess_warp` for the samplings with two taps that are used most, `preprocess_taps` for
-// the others with a few taps, and `preprocess_tiles` for those whose taps grow with the frame. A thread of the first four computes
-// PIXELS adjacent pixels of the tensor, including padding, a block of the last a tile of it. The grid's second dimension is the
-// frame. Properties of the frames are read from memory (`Job::frames`), so that a captured launch works for all frames; properties
-// of the model are an argument. All branches except those at edges are the same for a whole warp.
+// the others with a few taps, `preprocess_pillow` and `preprocess_antialias` for those whose taps grow with the frame. A thread
+// computes PIXELS adjacent pixels of the tensor, including padding; a block of the last two a tile of it. The grid's second
+// dimension is the frame. Properties of the frames are read from memory (`Job::frames`), so that a captured launch works for all
+// frames; properties of the model are an argument. All branches except those at edges are the same for a whole warp.
 #include "preprocess_fetch.cuh"
 #include "preprocess_mosaic.cuh"
 #include "preprocess_number.cuh"
@@ -190,14 +190,7 @@ struct AnyTaps {
 
 template <class Sampler>
 INLINE void preprocess_group(const Job& job) {
-    // The frame's description in shared memory, which is nearer.
-    __shared__ Frame described;
-    constexpr u32 WORDS = sizeof(Frame) / sizeof(u32);
-    if (threadIdx.x < WORDS) {
-        reinterpret_cast<u32*>(&described)[threadIdx.x] = reinterpret_cast<const u32*>(job.frames)[blockIdx.y * WORDS + threadIdx.x];
-    }
-    __syncthreads();
-    const Frame& frame = described;
+    const Frame& frame = described_frame(job);
     // A division: the reciprocal is rounded down, so that the quotient may be one too small.
     u32 group = blockIdx.x * blockDim.x + threadIdx.x;
     u32 y = __umulhi(group, job.groups_reciprocal), column = group - y * job.groups;
@@ -209,36 +202,11 @@ INLINE void preprocess_group(const Job& job) {
     if (y >= job.height) return;
 
     float values[3][PIXELS];
-    u32 left = frame.placed_x, right = left + frame.placed_width;
-    if (y - frame.placed_y < frame.placed_height && x < right && x + PIXELS > left) {
+    if (has_picture(frame, x, y)) {
         Sampler::resample(job, frame, x, y, values);
-        if (job.reversed) {
-#pragma unroll
-            for (u32 i = 0; i < PIXELS; ++i) {
-                float red = values[0][i];
-                values[0][i] = values[2][i];
-                values[2][i] = red;
-            }
-        }
-#pragma unroll
-        for (u32 channel = 0; channel < 3; ++channel) {
-#pragma unroll
-            for (u32 i = 0; i < PIXELS; ++i) values[channel][i] = fmaf(values[channel][i], job.gain[channel], job.bias[channel]);
-        }
-        if (x < left || x + PIXELS > right) {
-#pragma unroll
-            for (u32 i = 0; i < PIXELS; ++i) {
-                bool inside = x + i >= left && x + i < right;
-#pragma unroll
-                for (u32 channel = 0; channel < 3; ++channel) values[channel][i] = inside ? values[channel][i] : job.pad[channel];
-            }
-        }
+        normalise(job, frame, x, values);
     } else {
-#pragma unroll
-        for (u32 channel = 0; channel < 3; ++channel) {
-#pragma unroll
-            for (u32 i = 0; i < PIXELS; ++i) values[channel][i] = job.pad[channel];
-        }
+        pad(job, values);
     }
     store(job, blockIdx.y, x, y, values);
 }
@@ -259,8 +227,12 @@ extern "C" __global__ void __launch_bounds__(128) preprocess_taps(const Job job)
     preprocess_group<AnyTaps>(job);
 }
 
-extern "C" __global__ void __launch_bounds__(TILE_THREADS, 4) preprocess_tiles(const Job job) {
-    preprocess_tile(job);
+extern "C" __global__ void __launch_bounds__(TILE_THREADS, 4) preprocess_pillow(const Job job) {
+    preprocess_tile<WeightedBytes>(job);
+}
+
+extern "C" __global__ void __launch_bounds__(TILE_THREADS, 4) preprocess_antialias(const Job job) {
+    preprocess_tile<WeightedFloats>(job);
 }
 
 // Rounds `count` floats in their place to 32-bit integers, one per thread. A launch of its own, for the few models that take such

@@ -5,6 +5,18 @@
 #pragma once
 #include "preprocess_number.cuh"
 
+// Copies the description of the block's frame to shared memory, which is nearer.
+INLINE const Frame& described_frame(const Job& job) {
+    __shared__ Frame described;
+    constexpr u32 WORDS = sizeof(Frame) / sizeof(u32);
+    if (threadIdx.x < WORDS) {
+        const u32* frames = reinterpret_cast<const u32*>(job.frames);
+        reinterpret_cast<u32*>(&described)[threadIdx.x] = frames[blockIdx.y * WORDS + threadIdx.x];
+    }
+    __syncthreads();
+    return described;
+}
+
 INLINE u64 row_of(const Component& component, u32 y) {
     return component.address + u64(y >> component.y_shift) * component.pitch_bytes;
 }

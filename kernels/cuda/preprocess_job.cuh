@@ -38,7 +38,7 @@ struct Component {
 struct Axis {
     u64 entries;
     u32 stride;
-    // 1 if no upper tap has a weight, else 2; or any number.
+    // 1 if no upper tap has a weight, else 2; or any number; of tiles the fours of a column.
     u32 taps;
 };
 
@@ -61,6 +61,9 @@ struct Frame {
     Colour colour;
     // The selectors of __byte_perm that put the components in order, for even and for odd columns.
     u32 selectors[2];
+    // The selectors of __byte_perm for one component alone of SOURCE_WORDS or of chroma of SOURCE_SEMIPLANAR: the first of even and
+    // of odd columns, the second, the third.
+    u32 part_selectors[4];
     // For the conversion of YUV or grey to RGB: see Fixed::convert, Fixed::convert_truncated, Exact::convert and
     // Exact::grey. Grey of more than 8 bits has the gain and the bias of its samples in the last two: see `level`.
     u32 coefficients[8];
@@ -73,10 +76,11 @@ struct Frame {
     Arithmetic arithmetic;
     Finish finish;
     float factor;
-    // For tiles: the columns that taps may reach, beyond which the edge is repeated (those outside of the frame are padding), and
-    // the words of a row of tiles in the rows' table.
+    // For tiles: the columns that taps may reach, beyond which the edge is repeated (those outside of the frame are padding), the
+    // words of a row of tiles in the rows' table, and the most fours that the columns of a tile need.
     i32 reach[2];
     u32 listed_words;
+    u32 tile_fours;
 };
 
 struct Job {
@@ -101,7 +105,7 @@ struct Job {
     float pad_level;
 };
 
-static_assert(sizeof(Component) == 24 && sizeof(Axis) == 16 && sizeof(Frame) == 216 && sizeof(Job) == 96, "see job.rs");
+static_assert(sizeof(Component) == 24 && sizeof(Axis) == 16 && sizeof(Frame) == 240 && sizeof(Job) == 96, "see job.rs");
 
 // The adjacent pixels of the tensor that one thread computes.
 constexpr u32 PIXELS = 4;

@@ -33,6 +33,47 @@ INLINE void store_1(DType dtype, u64 address, float value) {
     }
 }
 
+// Returns whether any pixel of the group at (x, y) is not padding.
+INLINE bool has_picture(const Frame& frame, u32 x, u32 y) {
+    u32 left = frame.placed_x, right = left + frame.placed_width;
+    return y - frame.placed_y < frame.placed_height && x < right && x + PIXELS > left;
+}
+
+// Makes a group of padding.
+INLINE void pad(const Job& job, float (&values)[3][PIXELS]) {
+#pragma unroll
+    for (u32 channel = 0; channel < 3; ++channel) {
+#pragma unroll
+        for (u32 i = 0; i < PIXELS; ++i) values[channel][i] = job.pad[channel];
+    }
+}
+
+// Normalises the pixels, 0 to 255, of the group from column `x` on, and pads those that are not of the picture.
+INLINE void normalise(const Job& job, const Frame& frame, u32 x, float (&values)[3][PIXELS]) {
+    u32 left = frame.placed_x, right = left + frame.placed_width;
+    if (job.reversed) {
+#pragma unroll
+        for (u32 i = 0; i < PIXELS; ++i) {
+            float red = values[0][i];
+            values[0][i] = values[2][i];
+            values[2][i] = red;
+        }
+    }
+#pragma unroll
+    for (u32 channel = 0; channel < 3; ++channel) {
+#pragma unroll
+        for (u32 i = 0; i < PIXELS; ++i) values[channel][i] = fmaf(values[channel][i], job.gain[channel], job.bias[channel]);
+    }
+    if (x < left || x + PIXELS > right) {
+#pragma unroll
+        for (u32 i = 0; i < PIXELS; ++i) {
+            bool inside = x + i >= left && x + i < right;
+#pragma unroll
+            for (u32 channel = 0; channel < 3; ++channel) values[channel][i] = inside ? values[channel][i] : job.pad[channel];
+        }
+    }
+}
+
 // Stores the values, by channel, of the pixels from (x, y) of frame `slot` on.
 INLINE void store(const Job& job, u32 slot, u32 x, u32 y, const float (&v)[3][PIXELS]) {
     static_assert(PIXELS == 4, "stores are cut for four");
@@ -71,17 +112,5 @@ INLINE void store(const Job& job, u32 slot, u32 x, u32 y, const float (&v)[3][PI
                 }
             }
         }
-    }
-}
-
-// Stores the values of the pixel at (x, y) of frame `slot`.
-INLINE void store_pixel(const Job& job, u32 slot, u32 x, u32 y, const float (&v)[3]) {
-    u64 bytes = element_bytes(job.dtype);
-    u64 plane = u64(job.width) * job.height;
-    u64 pixel = u64(y) * job.width + x;
-    u64 first = slot * plane * job.channels + (job.planar ? pixel : pixel * job.channels);
-#pragma unroll
-    for (u32 channel = 0; channel < 3; ++channel) {
-        if (channel < job.channels) store_1(job.dtype, job.out + (first + channel * (job.planar ? plane : 1)) * bytes, v[channel]);
     }
 }

@@ -78,19 +78,6 @@ INLINE i32 pad_byte(const Job& job) {
     return rounded(job.pad_level);
 }
 
-// Pillow's: a byte after columns and after rows.
-struct PillowTaps : Fixed, Tables<i32> {
-    using Tables<i32>::columns;
-    using Tables<i32>::row;
-    static constexpr u32 BITS = 22;
-
-    static __forceinline__ Wide pad(const Job& job) { return pad_byte(job); }
-    static __forceinline__ Sum row(Sum sum) { return saturated((sum + (1 << (BITS - 1))) >> BITS); }
-    static __forceinline__ Sum add_column(Sum sum, Wide channel, i32 weight) { return sum + channel * weight; }
-    static __forceinline__ Sum add_row(Sum sum, Sum columns, i32 weight) { return sum + columns * weight; }
-    static __forceinline__ float value(const Frame&, Sum sum) { return small_float(u32(row(sum))); }
-};
-
 // OpenCV's INTER_LINEAR.
 struct LinearTaps : Fixed, Tables<i32> {
     using Tables<i32>::columns;
@@ -115,12 +102,7 @@ struct ByteTaps : Fixed, Tables<float> {
     static __forceinline__ Sum add_column(Sum sum, Wide channel, float weight) { return sum + weight * small_float(u32(channel)); }
     static __forceinline__ Sum row(Sum sum) { return sum; }
     static __forceinline__ Sum add_row(Sum sum, Sum columns, float weight) { return sum + weight * columns; }
-    static __forceinline__ float value(const Frame& frame, Sum sum) {
-        if (frame.finish == FINISH_NONE) return sum;
-        float scaled = sum * frame.factor;
-        return frame.finish == FINISH_HALF_UP ? half_up(scaled) : half_even(scaled);
-    }
-    // The same for a group, with one branch.
+    // With one branch for the group.
     static __forceinline__ void finish(const Frame& frame, const Sum (&sums)[3][PIXELS], float (&values)[3][PIXELS]) {
         float factor = frame.factor;
         if (frame.finish == FINISH_NONE) {

@@ -107,9 +107,23 @@ inline unsigned short half_bits(float value) {
     return (unsigned short)(sign | ((rounded - 0x38000000) >> 13));
 }
 
-inline unsigned saturated_bytes(int first, int second, int third) {
+inline unsigned selected_byte(unsigned word, unsigned selector) { return __byte_perm(word, 0, selector); }
+
+inline unsigned saturated_word(int first, int second, int third, int fourth) {
     auto byte = [](int value) { return unsigned(min(max(value, 0), 255)); };
-    return byte(first) | byte(second) << 8 | byte(third) << 16;
+    return byte(first) | byte(second) << 8 | byte(third) << 16 | byte(fourth) << 24;
+}
+
+// dp2a.lo, dp2a.hi, dp4a
+inline unsigned add_lower_products(unsigned sum, unsigned halves, unsigned bytes) {
+    return sum + (halves & 0xffff) * (bytes & 0xff) + (halves >> 16) * (bytes >> 8 & 0xff);
+}
+inline unsigned add_upper_products(unsigned sum, unsigned halves, unsigned bytes) {
+    return add_lower_products(sum, halves, bytes >> 16);
+}
+inline int add_products(int sum, unsigned weights, unsigned bytes) {
+    for (int i = 0; i < 4; ++i) sum += int(int8_t(weights >> (8 * i))) * int(bytes >> (8 * i) & 0xff);
+    return sum;
 }
 
 // The functions that the tests call.

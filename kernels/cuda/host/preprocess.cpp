@@ -8,7 +8,8 @@ static const Job* argument;
 // `kernel` counts from 0 in the order of preprocess.cu.
 extern "C" void preprocess_on_host(const Job* job, unsigned kernel, unsigned blocks, unsigned threads, unsigned frames, bool last_first) {
     void (*const kernels[])() = {[] { preprocess(*argument); }, [] { preprocess_exact(*argument); },
-                                [] { preprocess_warp(*argument); }, [] { preprocess_taps(*argument); }, [] { preprocess_tiles(*argument); }};
+                                [] { preprocess_warp(*argument); }, [] { preprocess_taps(*argument); }, [] { preprocess_pillow(*argument); },
+                                [] { preprocess_antialias(*argument); }};
     argument = job;
     launch_together(blocks, frames, threads, last_first, kernels[kernel]);
 }

@@ -16,7 +16,7 @@ pub(super) const PIXELS: u32 = 4;
 
 /// The pixels of the tensor that a block makes where taps grow with the frame: `TILE_COLUMNS` and `TILE_ROWS` of the kernel.
 pub(super) const TILE_COLUMNS: u32 = 32;
-pub(super) const TILE_ROWS: u32 = 16;
+pub(super) const TILE_ROWS: u32 = 32;
 
 /// The kernels of kernels/cuda/preprocess.cu, in their order there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,8 +29,10 @@ pub(super) enum Kernel {
     Warp,
     /// A few taps.
     Taps,
-    /// Taps that grow with the frame.
-    Tiles,
+    /// Taps that grow with the frame, in Pillow's arithmetic.
+    Pillow,
+    /// Taps that grow with the frame, in floats.
+    Antialias,
 }
 
 impl Kernel {
@@ -40,10 +42,8 @@ impl Kernel {
             Sampling::Opencv if spec.is_plain() => Self::Opencv,
             Sampling::Exact if spec.is_plain() => Self::Exact,
             Sampling::OpencvWarp | Sampling::OpencvWarpAffine => Self::Warp,
-            Sampling::PillowBilinear
-            | Sampling::PillowBicubic
-            | Sampling::TorchAntialias
-            | Sampling::TorchAntialiasBicubic => Self::Tiles,
+            Sampling::PillowBilinear | Sampling::PillowBicubic => Self::Pillow,
+            Sampling::TorchAntialias | Sampling::TorchAntialiasBicubic => Self::Antialias,
             _ => Self::Taps,
         }
     }
@@ -54,7 +54,8 @@ impl Kernel {
             Self::Exact => "preprocess_exact",
             Self::Warp => "preprocess_warp",
             Self::Taps => "preprocess_taps",
-            Self::Tiles => "preprocess_tiles",
+            Self::Pillow => "preprocess_pillow",
+            Self::Antialias => "preprocess_antialias",
         }
     }
 
@@ -64,7 +65,9 @@ impl Kernel {
             Self::Opencv | Self::Exact | Self::Warp | Self::Taps => {
                 (128, (spec.width.div_ceil(PIXELS) * spec.height).div_ceil(128))
             }
-            Self::Tiles => (256, spec.width.div_ceil(TILE_COLUMNS) * spec.height.div_ceil(TILE_ROWS)),
+            Self::Pillow | Self::Antialias => {
+                (256, spec.width.div_ceil(TILE_COLUMNS) * spec.height.div_ceil(TILE_ROWS))
+            }
         }
     }
 }
@@ -111,6 +114,7 @@ pub(super) struct Frame {
     pub(super) source: u32,
     color: u32,
     selectors: [u32; 2],
+    part_selectors: [u32; 4],
     coefficients: [u32; 8],
     width: u32,
     height: u32,
@@ -139,6 +143,8 @@ pub(super) struct TileRules {
     pub(super) reach: [i32; 2],
     /// The words of a row of tiles in the rows' table.
     pub(super) listed_words: u32,
+    /// The most fours of positions that a tile's columns need.
+    pub(super) tile_fours: u32,
 }
 
 impl SumRules {
@@ -186,7 +192,7 @@ const _: () = assert!(size_of::<Component>() == 24 && size_of::<AxisTable>() == 
 const _: () = assert!(size_of::<Frame>() == FRAME_BYTES && size_of::<Job>() == 96);
 
 /// The size of a frame's description.
-pub(super) const FRAME_BYTES: usize = 216;
+pub(super) const FRAME_BYTES: usize = 240;
 
 /// The address and pitch of a frame's planes on the GPU.
 pub(super) type Planes = [(DeviceAddress, usize); 3];
@@ -232,7 +238,16 @@ impl Frame {
             ..Self::default()
         };
         described.set_source(format, planes);
+        described.set_part_selectors();
         described
+    }
+
+    /// Sets the selectors of single components: those of [`Self::selectors`], with zeros in the upper bytes. The two bytes of
+    /// semi-planar chroma count from 4 in these.
+    fn set_part_selectors(&mut self) {
+        let [even, odd] = self.selectors;
+        let byte = if self.source == SOURCE_SEMIPLANAR { 3 } else { 7 };
+        self.part_selectors = [even, odd, even >> 4, even >> 8].map(|selector| 0x4440 | selector & byte);
     }
 
     /// Sets how this format's pixels are read.

@@ -57,8 +57,12 @@ pub(super) fn make(spec: &PreprocessSpec, source: (u32, u32)) -> (FrameTables, V
         let rules = SumRules::new(&sums, spec.sampling);
         return match &sums {
             Sums::Float(tables, _) if Kernel::of(spec) == Kernel::Warp => make_warp(spec, mapping, tables),
-            Sums::Pillow(tables) | Sums::Linear(tables) => make_any(spec, mapping, tables, rules, i32::cast_unsigned),
-            Sums::Float(tables, _) => make_any(spec, mapping, tables, rules, f32::to_bits),
+            Sums::Pillow(tables) => make_tiles(spec, mapping, tables, rules, weighted_bytes),
+            Sums::Linear(tables) => make_taps(spec, mapping, tables, rules, i32::cast_unsigned),
+            Sums::Float(tables, _) if Kernel::of(spec) == Kernel::Antialias => {
+                make_tiles(spec, mapping, tables, rules, |weights| weights.map(f32::to_bits))
+            }
+            Sums::Float(tables, _) => make_taps(spec, mapping, tables, rules, f32::to_bits),
         };
     }
     match spec.sampling {
@@ -116,26 +120,13 @@ fn make_warp(spec: &PreprocessSpec, mapping: Mapping, tables: &TapTables<f32>) -
 }
 
 /// `bits` are a weight's.
-fn make_any<W: Copy + Default + PartialEq>(
+fn make_taps<W: Copy>(
     spec: &PreprocessSpec,
     mapping: Mapping,
     tables: &TapTables<W>,
     rules: SumRules,
     bits: fn(W) -> u32,
 ) -> (FrameTables, Vec<u8>) {
-    let tiled = Kernel::of(spec) == Kernel::Tiles;
-    let (column_bytes, tiles, bytes) =
-        if tiled { make_tiles(spec, &mapping, tables, bits) } else { make_taps(spec, &mapping, tables, bits) };
-    let taps = [tables.columns.taps as u32, tables.rows.taps as u32];
-    (FrameTables { mapping, rules, tiles, taps, column_bytes }, bytes)
-}
-
-fn make_taps<W: Copy>(
-    spec: &PreprocessSpec,
-    mapping: &Mapping,
-    tables: &TapTables<W>,
-    bits: fn(W) -> u32,
-) -> (usize, TileRules, Vec<u8>) {
     let [columns, rows] = strides(spec);
     let source = mapping.source();
     let [x, y, _, _] = mapping.placed().map(|pixels| pixels as usize);
@@ -154,39 +145,77 @@ fn make_taps<W: Copy>(
     };
     append(&tables.columns, source.0, columns, x);
     append(&tables.rows, source.1, rows, y);
-    (column_bytes, TileRules::default(), bytes)
+    let taps = [tables.columns.taps as u32, tables.rows.taps as u32];
+    (FrameTables { mapping, rules, tiles: TileRules::default(), taps, column_bytes }, bytes)
+}
+
+/// The words of four weights in a tile's table.
+type FourWeights<W> = fn([W; 4]) -> [u32; 4];
+
+/// Splits weights of 24 bits into their lower halves, two in a word, and their upper bytes.
+fn weighted_bytes(weights: [i32; 4]) -> [u32; 4] {
+    let [a, b, c, d] = weights.map(i32::cast_unsigned);
+    let halves = |low: u32, high: u32| low & 0xffff | high << 16;
+    [halves(a, b), halves(c, d), u32::from_le_bytes([a, b, c, d].map(|weight| (weight >> 16) as u8)), 0]
 }
 
 fn make_tiles<W: Copy + Default + PartialEq>(
     spec: &PreprocessSpec,
-    mapping: &Mapping,
+    mapping: Mapping,
     tables: &TapTables<W>,
-    bits: fn(W) -> u32,
-) -> (usize, TileRules, Vec<u8>) {
-    let mut words = tile_columns(spec, mapping, &tables.columns, bits);
+    rules: SumRules,
+    four: FourWeights<W>,
+) -> (FrameTables, Vec<u8>) {
+    let (mut words, fours, tile_fours) = tile_columns(spec, &mapping, &tables.columns, four);
     let column_bytes = words.len() * 4;
-    let (rows, listed_words) = tile_rows(spec, mapping, &tables.rows, bits);
+    let (rows, listed_words) = tile_rows(spec, &mapping, &tables.rows, four);
     words.extend(rows);
-    let rules = TileRules { reach: tables.columns.edges, listed_words: listed_words as u32 };
-    (column_bytes, rules, words.into_iter().flat_map(u32::to_le_bytes).collect())
+    let tiles = TileRules { reach: tables.columns.edges, listed_words: listed_words as u32, tile_fours };
+    let bytes = words.into_iter().flat_map(u32::to_le_bytes).collect();
+    (FrameTables { mapping, rules, tiles, taps: [fours as u32, 0], column_bytes }, bytes)
 }
 
-fn tile_columns<W: Copy>(spec: &PreprocessSpec, mapping: &Mapping, axis: &TapAxis<W>, bits: fn(W) -> u32) -> Vec<u32> {
+/// Returns the words, the fours of a column, and the most fours of a tile.
+fn tile_columns<W: Copy + Default + PartialEq>(
+    spec: &PreprocessSpec,
+    mapping: &Mapping,
+    axis: &TapAxis<W>,
+    four: FourWeights<W>,
+) -> (Vec<u32>, usize, u32) {
     let stride = strides(spec)[0];
     let placed = mapping.placed()[0] as usize;
     let entry = |x: usize| x.saturating_sub(placed).min(axis.first.len() - 1);
-    let mut words: Vec<u32> = (0..stride).map(|x| axis.first[entry(x)].cast_unsigned()).collect();
-    for k in 0..axis.taps {
-        words.extend((0..stride).map(|x| bits(axis.weights[entry(x) * axis.taps + k])));
+    // The first position, a multiple of 4, the taps without weight before the column's own, and the fours altogether.
+    let windows: Vec<(i32, usize, usize)> = (axis.first.iter().zip(axis.weights.chunks_exact(axis.taps)))
+        .map(|(&first, weights)| {
+            let used = weights.iter().rposition(|&weight| weight != W::default()).map_or(1, |last| last + 1);
+            let before = (first & 3) as usize;
+            (first - before as i32, before, (before + used).div_ceil(4))
+        })
+        .collect();
+    let fours = windows.iter().map(|&(.., fours)| fours).max().unwrap_or(1);
+    let mut words: Vec<u32> = (0..stride).map(|x| windows[entry(x)].0.cast_unsigned()).collect();
+    for k in 0..fours {
+        words.extend((0..stride).flat_map(|x| {
+            let (_, before, _) = windows[entry(x)];
+            let weights = &axis.weights[entry(x) * axis.taps..][..axis.taps];
+            let weight =
+                |tap: usize| tap.checked_sub(before).and_then(|tap| weights.get(tap)).copied().unwrap_or_default();
+            four(std::array::from_fn(|i| weight(4 * k + i)))
+        }));
     }
+    let mut most = 0;
     for x in (0..spec.width as usize).step_by(TILE_COLUMNS as usize) {
-        let firsts = (x..x + TILE_COLUMNS as usize).map(|x| axis.first[entry(x)]);
-        let (low, high) = firsts.fold((i32::MAX, i32::MIN), |(low, high), first| (low.min(first), high.max(first)));
-        // An even one: two pixels have the same chroma.
-        let low = low & !1;
-        words.extend([low.cast_unsigned(), (high - low) as u32 + axis.taps as u32]);
+        let tile = (x..x + TILE_COLUMNS as usize).map(|x| windows[entry(x)]);
+        let (low, high) = tile.fold((i32::MAX, i32::MIN), |(low, high), (first, _, fours)| {
+            (low.min(first), high.max(first + 4 * fours as i32))
+        });
+        let needed = (high - low) as u32 / 4;
+        words.extend([low.cast_unsigned(), needed]);
+        most = most.max(needed);
     }
-    words
+    words.resize(words.len().next_multiple_of(4), 0);
+    (words, fours, most)
 }
 
 /// Returns the words, and how many of them are for a row of tiles.
@@ -194,7 +223,7 @@ fn tile_rows<W: Copy + Default + PartialEq>(
     spec: &PreprocessSpec,
     mapping: &Mapping,
     axis: &TapAxis<W>,
-    bits: fn(W) -> u32,
+    four: FourWeights<W>,
 ) -> (Vec<u32>, usize) {
     let tile = TILE_ROWS as usize;
     let [_, placed, _, height] = mapping.placed().map(|pixels| pixels as usize);
@@ -213,36 +242,51 @@ fn tile_rows<W: Copy + Default + PartialEq>(
         }
         taps
     };
+    // Whether a row is of the frame, and listed once.
+    let once_inside = |&(row, before): &(i32, usize)| (0..source).contains(&row) && before == 0;
     let tiles = (0..spec.height as usize).step_by(tile).map(|first| {
         let inside = first.max(placed)..(first + tile).min(placed + height);
         let lines: Vec<_> = inside.map(|y| (y - first, taps(y - placed))).collect();
         let mut list: Vec<_> = lines.iter().flat_map(|(_, taps)| taps).map(|&(row, before, _)| (row, before)).collect();
         list.sort_unstable();
         list.dedup();
+        // Some kernels have taps without weight between others. With them, the rows follow each other.
+        if let (Some(&(low, _)), Some(&(high, _))) = (list.first(), list.last())
+            && list.iter().all(once_inside)
+        {
+            list = (low..=high).map(|row| (row, 0)).collect();
+        }
         (list, lines)
     });
     let tiles: Vec<_> = tiles.collect();
-    let most = tiles.iter().map(|(list, _)| list.len()).max().unwrap_or(0);
-    let header = 1 + 2 * tile;
+    let most = tiles.iter().map(|(list, _)| list.len().next_multiple_of(4)).max().unwrap_or(0);
+    let header = 4 + 2 * tile;
     let listed_words = header + most * (1 + tile);
     let mut words = vec![0; tiles.len() * listed_words];
     for ((list, lines), words) in tiles.iter().zip(words.chunks_exact_mut(listed_words)) {
         let (header, listed) = words.split_at_mut(header);
         let (listed, weights) = listed.split_at_mut(most);
         header[0] = list.len() as u32;
+        // A run is read faster than a list.
+        let run = list.first().filter(|_| list.windows(2).all(|pair| pair[1].0 == pair[0].0 + 1));
+        header[1] = run.filter(|_| list.iter().all(once_inside)).map_or(PAD, |&(row, _)| row.cast_unsigned());
         for (word, &(row, _)) in listed.iter_mut().zip(list) {
             *word = u32::try_from(row).ok().filter(|_| row < source).unwrap_or(PAD);
         }
+        let mut placed = vec![W::default(); weights.len()];
         for (line, taps) in lines {
             let places = taps.iter().map(|&(row, before, weight)| {
                 (list.binary_search(&(row, before)).unwrap_or_else(|place| place), weight)
             });
             let places: Vec<_> = places.collect();
-            header[1 + line] = places.first().map_or(0, |&(place, _)| place as u32);
-            header[1 + tile + line] = places.last().map_or(0, |&(place, _)| place as u32 + 1);
+            header[4 + line] = places.first().map_or(0, |&(place, _)| place as u32 / 4);
+            header[4 + tile + line] = places.last().map_or(0, |&(place, _)| place as u32 / 4 + 1);
             for (place, weight) in places {
-                weights[place * tile + line] = bits(weight);
+                placed[(place / 4 * tile + line) * 4 + place % 4] = weight;
             }
+        }
+        for (words, weights) in weights.as_chunks_mut::<4>().0.iter_mut().zip(placed.as_chunks::<4>().0) {
+            *words = four(*weights);
         }
     }
     (words, listed_words)
