@@ -10,7 +10,7 @@ use flate2::write::DeflateEncoder;
 
 fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo::rerun-if-changed=ptx");
-    let out = env::var_os("OUT_DIR").ok_or("cargo sets OUT_DIR")?;
+    let out = env::var("OUT_DIR")?;
     for name in ["filter", "mask", "preprocess"] {
         let text = fs::read(format!("ptx/{name}.ptx"))?;
         let mut packed = DeflateEncoder::new(File::create(Path::new(&out).join(name))?, Compression::best());
