@@ -296,6 +296,8 @@ def no_deny():
 def lints(after=()):
     # With the fuzzers' targets; nothing is linked, so libFuzzer need not be compiled.
     clippy = cargo("clippy", "--workspace", "--all-targets", "--features", "visiond-fuzz/fuzz", "--locked", "--quiet", "--", "-D", "warnings")
+    daemon = ["--package", "visiond", "--package", "visiond-cli", "--no-default-features"]
+    daemon_alone = cargo("clippy", *daemon, "--locked", "--quiet", "--", "-D", "warnings")
     deny = ["cargo-deny", "--locked", "check", "-D", "unmatched-skip", "--hide-inclusion-graph", "bans", "licenses", "sources"]
     return [
         Step("format", cargo("fmt", "--all", "--check")),
@@ -310,6 +312,7 @@ def lints(after=()):
         Step("crates", deny, after, title="crates: bans, licences, sources, duplicates", skipped=no_deny()),
         Step("advisories", [sys.executable, "tests/advisories.py"], after, title="crates: known vulnerabilities", skipped=no_deny()),
         Step("lints", clippy, after, "cargo", env={"CUSTOM_LIBFUZZER_PATH": "/nonexistent/libfuzzer.a"}),
+        Step("daemon-alone", daemon_alone, after, "cargo", title="lints of the program without the workbench"),
     ]
 
 def check():

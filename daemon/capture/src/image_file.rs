@@ -15,8 +15,14 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::Arc;
 
+use image::codecs::bmp::BmpDecoder;
+use image::codecs::gif::GifDecoder;
+use image::codecs::png::PngDecoder;
+use image::codecs::pnm::PnmDecoder;
+use image::codecs::tiff::TiffDecoder;
+use image::codecs::webp::WebPDecoder;
 use image::metadata::Orientation;
-use image::{ColorType, DynamicImage, ImageDecoder, ImageFormat, ImageReader, Limits, RgbImage};
+use image::{ColorType, DynamicImage, ImageDecoder, ImageFormat, ImageResult, Limits, RgbImage};
 use tiff::tags::{CompressionMethod, Tag};
 use visiond_frames::clock::{self, SystemClock};
 use visiond_frames::frame::{Frame, FramePool, PooledBuffer};
@@ -210,15 +216,13 @@ impl Loader {
 
     /// Decodes every format but JPEG: into `buffer`, unless the EXIF orientation rotates the image.
     fn decode_with_image(&self, format: ImageFormat, buffer: &mut PooledBuffer) -> Result<Decoded, Reason> {
-        let mut reader = ImageReader::with_format(Cursor::new(&self.file[..]), format);
         let metadata_bytes = self.limits.max_picture_bytes / PNG_METADATA_SHARE;
         let mut limits = Limits::no_limits();
         limits.max_image_width = Some(MAX_SIDE);
         limits.max_image_height = Some(MAX_SIDE);
         // PNG's decoder takes its limit when it is created. The limit does not apply to the pixels.
         limits.max_alloc = Some(metadata_bytes);
-        reader.limits(limits.clone());
-        let mut decoder = reader.into_decoder().map_err(|error| sentence(&error))?;
+        let mut decoder = decoder(format, &self.file, &limits).map_err(|error| sentence(&error))?;
         if matches!(decoder.color_type(), ColorType::Rgb32F | ColorType::Rgba32F) {
             return Err("it has floating-point samples: save it with 8 or 16 bits".into());
         }
@@ -378,6 +382,21 @@ fn write_rgb(picture: &DynamicImage, out: &mut [u8]) -> Result<(), Reason> {
         _ => return Err("its samples are of an unknown kind: save it with 8 or 16 bits".into()),
     }
     Ok(())
+}
+
+/// Returns the decoder of a format other than JPEG. `ImageReader` would also link the library's own decoder of JPEG.
+fn decoder<'a>(format: ImageFormat, file: &'a [u8], limits: &Limits) -> ImageResult<Box<dyn ImageDecoder + 'a>> {
+    let file = Cursor::new(file);
+    let mut decoder: Box<dyn ImageDecoder> = match format {
+        ImageFormat::Png => Box::new(PngDecoder::with_limits(file, limits.clone())?),
+        ImageFormat::Bmp => Box::new(BmpDecoder::new(file)?),
+        ImageFormat::Gif => Box::new(GifDecoder::new(file)?),
+        ImageFormat::Tiff => Box::new(TiffDecoder::new(file)?),
+        ImageFormat::WebP => Box::new(WebPDecoder::new(file)?),
+        _ => Box::new(PnmDecoder::new(file)?),
+    };
+    decoder.set_limits(limits.clone())?;
+    Ok(decoder)
 }
 
 /// Returns the image library's error as one line with the remedy.

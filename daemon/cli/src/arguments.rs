@@ -7,10 +7,9 @@ use clap::{ArgAction, CommandFactory, Parser, Subcommand};
 use log::LevelFilter;
 use visiond_system::exit::Exit;
 
-use crate::{
-    bench, build, capture, check, completions, detect, inspect, man, probe, reload, run, selftest, systemd_unit, top,
-    trace, verify,
-};
+#[cfg(feature = "workbench")]
+use crate::workbench::WorkbenchCommand;
+use crate::{check, completions, man, reload, run, systemd_unit, trace};
 
 /// Vision daemon: reads cameras and publishes detections.
 #[derive(Debug, Parser)]
@@ -51,6 +50,7 @@ pub struct Cli {
 const LOG: &str = "Log";
 const LEVELS: &str = "Set the log level: off, error, warn, info, debug or trace";
 
+#[cfg(feature = "workbench")]
 const EXAMPLES: &str = "\
 Examples:
   visiond detect photo.jpg                  list the objects in a photo
@@ -63,23 +63,26 @@ Examples:
   visiond run /etc/visiond/visiond.toml     run the daemon
   visiond reload                            load the changed configuration
   visiond top                               watch the daemon in this terminal";
+#[cfg(not(feature = "workbench"))]
+const EXAMPLES: &str = "\
+Examples:
+  visiond check /etc/visiond/visiond.toml   list every error in a configuration
+  visiond run /etc/visiond/visiond.toml     run the daemon
+  visiond reload                            load the changed configuration
+
+This program is built without the commands that prepare and test: detect, probe, capture, build, inspect, bench, verify,
+selftest and top.";
 
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
     Run(run::Args),
     Reload(reload::Args),
-    Detect(detect::Args),
     Check(check::Args),
-    Probe(probe::Args),
-    Capture(Box<capture::Args>),
-    Build(Box<build::Args>),
-    Inspect(inspect::Args),
-    Bench(bench::Args),
-    Verify(verify::Args),
-    Selftest(Box<selftest::Args>),
+    #[cfg(feature = "workbench")]
+    #[command(flatten)]
+    Workbench(Box<WorkbenchCommand>),
     Trace(trace::Args),
-    Top(top::Args),
     SystemdUnit(systemd_unit::Args),
     Completions(completions::Args),
     Man(man::Args),
@@ -90,21 +93,10 @@ impl Command {
     pub fn prints_json(&self) -> bool {
         match self {
             Self::Reload(args) => args.json,
-            Self::Detect(args) => args.json,
             Self::Check(args) => args.json,
-            Self::Probe(args) => args.json,
-            Self::Capture(args) => args.json,
-            Self::Build(args) => args.json,
-            Self::Inspect(args) => args.json,
-            Self::Bench(args) => args.json,
-            Self::Verify(args) => args.json,
-            Self::Selftest(args) => args.json,
-            Self::Run(_)
-            | Self::Trace(_)
-            | Self::Top(_)
-            | Self::SystemdUnit(_)
-            | Self::Completions(_)
-            | Self::Man(_) => false,
+            #[cfg(feature = "workbench")]
+            Self::Workbench(command) => command.prints_json(),
+            Self::Run(_) | Self::Trace(_) | Self::SystemdUnit(_) | Self::Completions(_) | Self::Man(_) => false,
         }
     }
 }

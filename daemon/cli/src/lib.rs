@@ -1,33 +1,50 @@
 //! The commands of visiond: one file for each command, and their common parts.
 
+// Some common parts serve the workbench alone.
+#![cfg_attr(not(feature = "workbench"), allow(dead_code))]
+
 mod arguments;
-mod bench;
-mod build;
 mod cameras;
-mod capture;
 mod check;
 mod client;
 mod completions;
 mod config_path;
-mod detect;
-mod inspect;
 mod load_limits;
 mod man;
 mod media_decoder;
 mod mot_file;
 mod next_frame;
 mod output;
-mod probe;
 mod progress;
 mod reload;
 mod run;
 mod sample_model;
-mod selftest;
 mod systemd_unit;
 mod text_table;
-mod top;
 mod trace;
 mod value_parsers;
+mod version;
+
+#[cfg(feature = "workbench")]
+mod workbench;
+
+#[cfg(feature = "workbench")]
+mod bench;
+#[cfg(feature = "workbench")]
+mod build;
+#[cfg(feature = "workbench")]
+mod capture;
+#[cfg(feature = "workbench")]
+mod detect;
+#[cfg(feature = "workbench")]
+mod inspect;
+#[cfg(feature = "workbench")]
+mod probe;
+#[cfg(feature = "workbench")]
+mod selftest;
+#[cfg(feature = "workbench")]
+mod top;
+#[cfg(feature = "workbench")]
 mod verify;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -89,21 +106,14 @@ pub unsafe fn main() -> ExitCode {
 
 fn dispatch(cli: Cli) -> Result<Exit, ExitError> {
     match cli.command {
-        _ if cli.version => probe::print_version(),
+        _ if cli.version => version::print_version(),
         None => print(&command().render_help().to_string()).map(|()| Exit::Usage),
         Some(Command::Run(args)) => run::run(args),
         Some(Command::Reload(args)) => reload::run(args),
-        Some(Command::Detect(args)) => detect::run(args),
         Some(Command::Check(args)) => check::run(args),
-        Some(Command::Probe(args)) => probe::run(args),
-        Some(Command::Capture(args)) => capture::run(*args),
-        Some(Command::Build(args)) => build::run(*args),
-        Some(Command::Inspect(args)) => inspect::run(args),
-        Some(Command::Bench(args)) => bench::run(args),
-        Some(Command::Verify(args)) => verify::run(args),
-        Some(Command::Selftest(args)) => selftest::run(*args),
+        #[cfg(feature = "workbench")]
+        Some(Command::Workbench(command)) => command.run(),
         Some(Command::Trace(args)) => trace::run(args),
-        Some(Command::Top(args)) => top::run(args),
         Some(Command::SystemdUnit(args)) => systemd_unit::run(args),
         Some(Command::Completions(args)) => completions::run(args, command()),
         Some(Command::Man(args)) => man::run(args, command()),

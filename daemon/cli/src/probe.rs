@@ -14,7 +14,7 @@ use std::time::Duration;
 use serde::Serialize;
 use visiond_capture::Buffers;
 use visiond_config::types::{BufferConfig, CameraName};
-use visiond_engine::{onnx, tensorrt};
+use visiond_engine::tensorrt;
 use visiond_kernels::buffer::MemoryKind;
 use visiond_kernels::cuda::Device;
 use visiond_system::board::{self, Board};
@@ -22,12 +22,12 @@ use visiond_system::child_process::isolate;
 use visiond_system::confinement;
 use visiond_system::exit::{Exit, ExitError};
 use visiond_system::find_program::find_program;
-use visiond_system::logging::escape;
 
 use crate::cameras::{self, Camera};
-use crate::output::{labelled, print, print_report};
+use crate::output::{labelled, print_report};
 use crate::sample_model;
 use crate::value_parsers::duration;
+use crate::version::{EngineFacts, TENSORRT, engines};
 use gpu::Gpus;
 
 /// Show backends, GPUs, ffmpeg and cameras of this machine, and what visiond would choose
@@ -91,18 +91,6 @@ struct ProbedMachine {
     cores: usize,
 }
 
-/// An inference backend.
-#[derive(Debug, Serialize)]
-pub(super) struct EngineFacts {
-    /// Its name in the configuration.
-    pub name: &'static str,
-    pub available: bool,
-    /// Name, version and path; or why it is unavailable.
-    pub description: String,
-    path: Option<PathBuf>,
-    version: Option<String>,
-}
-
 /// A program that visiond may start.
 #[derive(Debug, Serialize)]
 struct ExternalProgram {
@@ -129,9 +117,6 @@ struct Defaults {
     /// The configuration of the first camera, as TOML.
     camera: Option<String>,
 }
-
-/// The name of the backend for engines.
-const TENSORRT: &str = "tensorrt";
 
 const INSTALL_FFMPEG: &str = "install it for video files and streams (Debian and Ubuntu: apt install ffmpeg)";
 
@@ -210,37 +195,6 @@ fn run_camera(name: &CameraName, buffers: &Buffers, json: bool) -> Result<Exit, 
         lines.chain(camera.toml.iter().map(|toml| format!("\nConfiguration of this camera:\n\n{toml}"))).collect()
     })?;
     Ok(if camera.error.is_some() { Exit::Input } else { Exit::Success })
-}
-
-/// Prints the version and the inference backends, for `--version`.
-pub fn print_version() -> Result<Exit, ExitError> {
-    let mut out = format!("visiond {}\n", env!("CARGO_PKG_VERSION"));
-    for engine in engines() {
-        let description = if engine.available { &engine.description } else { "not found (see `visiond probe`)" };
-        let _ = writeln!(out, "{}: {}", engine.name, escape(description));
-    }
-    print(&out).map(|()| Exit::Success)
-}
-
-/// Returns TensorRT, then the backends for `.onnx` files in the order in which `auto` tries them.
-pub(super) fn engines() -> Vec<EngineFacts> {
-    let tensorrt = tensorrt::Library::get(None).map_err(|error| error.to_string());
-    let tensorrt = tensorrt.map(|found| (found.description(), found.path().to_owned(), found.version().to_string()));
-    let onnxruntime = onnx::onnxruntime::find(None).map_err(|error| error.to_string());
-    let onnxruntime = onnxruntime
-        .map(|found| (format!("ONNX Runtime {} ({})", found.version, found.path.display()), found.path, found.version));
-    let mut engines: Vec<_> = [(TENSORRT, tensorrt), ("onnxruntime", onnxruntime)]
-        .into_iter()
-        .map(|(name, found)| match found {
-            Ok((description, path, version)) => {
-                EngineFacts { name, available: true, description, path: Some(path), version: Some(version) }
-            }
-            Err(description) => EngineFacts { name, available: false, description, path: None, version: None },
-        })
-        .collect();
-    let description = onnx::RTEN_DESCRIPTION.to_owned();
-    engines.push(EngineFacts { name: "rten", available: true, description, path: None, version: None });
-    engines
 }
 
 fn program(name: &'static str) -> ExternalProgram {
@@ -346,11 +300,6 @@ fn configuration_without_camera(model: Option<&Path>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn an_engine_is_built_in() {
-        assert!(engines().iter().any(|engine| engine.name == "rten" && engine.available));
-    }
 
     #[test]
     fn a_jetsons_text_and_json_have_its_jetpack() {

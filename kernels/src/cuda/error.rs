@@ -146,8 +146,8 @@ pub enum ModuleError {
         /// The compiler's log; may be empty.
         log: String,
     },
-    /// The PTX contains a NUL.
-    #[error("the kernels `{0}` hold a NUL byte: the binary is damaged, install it again")]
+    /// The PTX cannot be unpacked, or contains a NUL.
+    #[error("the kernels `{0}` cannot be read: the binary is damaged, install it again")]
     Damaged(&'static str),
     /// The module does not contain the kernel.
     #[error("the kernels `{module}` have no `{function}`: {error}")]

@@ -1,10 +1,12 @@
 //! Kernels: PTX that the driver compiles for its GPU.
 
 use std::ffi::{CString, c_void};
+use std::io::Read;
 use std::ptr;
 use std::sync::{Arc, Weak};
 
 use cudarc::driver::sys::{CUfunction, CUjit_option, CUmodule};
+use flate2::read::DeflateDecoder;
 use parking_lot::Mutex;
 
 use super::{CudaError, CudaStream, Device, ModuleError};
@@ -65,8 +67,9 @@ impl Module {
         Ok(Self { loaded: Arc::new(LoadedModule { device: device.clone(), handle, name }) })
     }
 
-    /// Does the same as [`Module::load`], but returns the module called `name` if it is loaded for the device already.
-    pub fn shared(device: &Arc<Device>, name: &'static str, ptx: &str) -> Result<Self, ModuleError> {
+    /// Does the same as [`Module::load`] for PTX that `build.rs` has packed, but returns the module called `name` if it is loaded
+    /// for the device already.
+    pub fn shared(device: &Arc<Device>, name: &'static str, packed: &[u8]) -> Result<Self, ModuleError> {
         static LOADED: Mutex<Vec<Weak<LoadedModule>>> = Mutex::new(Vec::new());
         let mut all = LOADED.lock();
         all.retain(|loaded| loaded.strong_count() > 0);
@@ -74,7 +77,7 @@ impl Module {
         if let Some(loaded) = all.iter().filter_map(Weak::upgrade).find(wanted) {
             return Ok(Self { loaded });
         }
-        let module = Self::load(device, name, ptx)?;
+        let module = Self::load(device, name, &unpack(name, packed)?)?;
         all.push(Arc::downgrade(&module.loaded));
         Ok(module)
     }
@@ -136,6 +139,13 @@ impl Drop for LoadedModule {
     }
 }
 
+/// Returns the PTX that `build.rs` has packed.
+fn unpack(name: &'static str, packed: &[u8]) -> Result<String, ModuleError> {
+    let mut ptx = String::new();
+    DeflateDecoder::new(packed).read_to_string(&mut ptx).map_err(|_| ModuleError::Damaged(name))?;
+    Ok(ptx)
+}
+
 /// Returns the compiler's log up to its NUL, on one line, without control characters.
 fn one_line(log: &[u8]) -> String {
     let end = log.iter().position(|&byte| byte == 0).unwrap_or(log.len());
@@ -151,5 +161,12 @@ mod tests {
     fn the_compilers_log_becomes_one_clean_line() {
         assert_eq!(one_line(b"ptxas line 1;\n  error\t\x1b[0m: bad\n\0rest"), "ptxas line 1; error [0m: bad");
         assert_eq!(one_line(b"\0"), "");
+    }
+
+    #[test]
+    fn packed_kernels_unpack_to_their_ptx_and_damaged_ones_are_refused() {
+        let packed = include_bytes!(concat!(env!("OUT_DIR"), "/preprocess"));
+        assert_eq!(unpack("preprocess", packed).unwrap(), include_str!("../../ptx/preprocess.ptx"));
+        assert!(matches!(unpack("preprocess", &packed[..packed.len() / 2]), Err(ModuleError::Damaged("preprocess"))));
     }
 }

@@ -9,8 +9,8 @@ use crate::buffer::{BufferError, Memory, MemoryKind, UnifiedBuffer};
 use crate::cuda::{CudaError, CudaStream, Device, DeviceAddress, DeviceBuffer, Function, Module, ModuleError};
 use crate::tensor::DType;
 
-/// Compiled from cuda/filter.cu; see kernels/examples/ptx.rs.
-const PTX: &str = include_str!("../../ptx/filter.ptx");
+/// Compiled from cuda/filter.cu, packed by build.rs; see kernels/examples/ptx.rs.
+const PTX: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/filter"));
 
 /// The maximum number of frames in a launch: the grid's second dimension.
 const MAX_FRAMES: usize = 65_535;

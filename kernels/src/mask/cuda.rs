@@ -9,8 +9,8 @@ use crate::buffer::{BufferError, Memory, MemoryKind, UnifiedBuffer};
 use crate::cuda::{CudaError, CudaStream, Device, DeviceAddress, Function, Module, ModuleError};
 use crate::tensor::DType;
 
-/// Compiled from cuda/mask.cu; see kernels/examples/ptx.rs.
-const PTX: &str = include_str!("../../ptx/mask.ptx");
+/// Compiled from cuda/mask.cu, packed by build.rs; see kernels/examples/ptx.rs.
+const PTX: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/mask"));
 
 /// The initial capacity in words: 1 MiB, twenty objects of 600 x 600 pixels.
 const FIRST_WORDS: usize = 256 * 1024;

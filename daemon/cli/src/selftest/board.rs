@@ -7,8 +7,8 @@ use visiond_engine::onnx::known_faults::{KNOWN_FAULTS, KnownFault};
 use visiond_system::board::{self, Board};
 
 use super::checks::{AreaTest, gib};
-use crate::probe;
 use crate::probe::gpu::Gpus;
+use crate::version;
 
 /// Adds a row for each. Opens the GPU and the libraries.
 pub fn run(test: &mut AreaTest) {
@@ -32,7 +32,7 @@ pub fn run(test: &mut AreaTest) {
     let gpus = Gpus::find(&root);
     row("NVIDIA driver", gpus.driver, "no kernel module of NVIDIA's reports its version");
     row("CUDA", gpus.cuda, &gpus.reason.unwrap_or_default());
-    let engines = probe::engines();
+    let engines = version::engines();
     for engine in &engines {
         row(engine.name, engine.available.then(|| engine.description.clone()), &engine.description);
     }

@@ -1,5 +1,6 @@
 //! `--precision LAYER=fp32`: which layers the user means.
 
+use std::cmp::Reverse;
 use std::fmt;
 use std::str::FromStr;
 
@@ -85,7 +86,8 @@ impl Rule {
         names.sort_unstable();
         names.dedup();
         let likeness = |name: &String| strsim::normalized_damerau_levenshtein(word, name);
-        names.sort_by(|a, b| likeness(b).total_cmp(&likeness(a)));
+        // Numbers from 0 to 1 are in the order of their bits.
+        names.sort_by_cached_key(|name| Reverse(likeness(name).to_bits()));
         names.truncate(SHOWN);
         let near = names.iter().map(|name| format!("`{prefix}{name}`")).collect::<Vec<_>>().join(", ");
         PrecisionError::NoSuchLayer(self.layers.clone(), near)

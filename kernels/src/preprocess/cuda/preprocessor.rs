@@ -13,8 +13,8 @@ use crate::preprocess::error::PreprocessError;
 use crate::preprocess::spec::PreprocessSpec;
 use crate::tensor::DType;
 
-/// The compiled kernel, as PTX.
-const PTX: &str = include_str!("../../../ptx/preprocess.ptx");
+/// The compiled kernel, as packed PTX.
+const PTX: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/preprocess"));
 
 /// Threads per block of the kernels with one word per thread, as they declare.
 const WORD_THREADS: u32 = 128;
