@@ -149,15 +149,23 @@ fn raise_descriptor_limit(config: &HttpConfig) {
     if limit.current.is_none_or(|current| current >= needed) {
         return;
     }
-    let allowed = limit.maximum.unwrap_or(u64::MAX);
-    let raised = setrlimit(Resource::Nofile, Rlimit { current: Some(needed.min(allowed)), ..limit });
-    if raised.is_err() || allowed < needed {
-        log::warn!(
-            "http: {} connections over TCP, as many over Unix sockets, and the daemon need {needed} file descriptors, but \
-             the process may have {allowed}: raise LimitNOFILE= in the unit (`ulimit -Hn` in a shell), or lower max_connections",
-            config.max_connections
-        );
+    let most = limit.maximum.unwrap_or(u64::MAX);
+    let raised = setrlimit(Resource::Nofile, Rlimit { current: Some(needed.min(most)), ..limit });
+    let allowed = if raised.is_ok() { most } else { limit.current.unwrap_or(most) };
+    if let Some(warning) = too_few_descriptors(config.max_connections, needed, allowed) {
+        log::warn!("{warning}");
     }
+}
+
+/// Returns the warning about a process that may have only `allowed` of the file descriptors that it needs.
+fn too_few_descriptors(max_connections: usize, needed: u64, allowed: u64) -> Option<String> {
+    (allowed < needed).then(|| {
+        format!(
+            "http: {max_connections} connections over TCP, as many over Unix sockets, and the daemon need {needed} file \
+             descriptors, but the process may have {allowed}: raise LimitNOFILE= in the unit (`ulimit -Hn` in a shell), or lower \
+             max_connections"
+        )
+    })
 }
 
 /// Returns the address of a socket that systemd passes, and the socket.
@@ -583,5 +591,16 @@ mod tests {
             machine.contains("fs.file-max") && machine.ends_with("(119 more such errors since the last line)"),
             "{machine}"
         );
+    }
+
+    #[test]
+    fn a_process_that_may_have_too_few_descriptors_is_warned_of() {
+        let warning = too_few_descriptors(500, 1_100, 1_099).unwrap();
+        assert!(
+            warning.contains("500 connections over TCP") && warning.contains("need 1100 file descriptors"),
+            "{warning}"
+        );
+        assert!(warning.contains("may have 1099: raise LimitNOFILE="), "{warning}");
+        assert_eq!([1_100, 1_101].map(|allowed| too_few_descriptors(500, 1_100, allowed)), [None, None]);
     }
 }

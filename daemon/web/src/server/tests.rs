@@ -439,3 +439,13 @@ fn a_check_names_each_address_that_cannot_be_served() {
             .is_empty()
     );
 }
+
+#[test]
+fn pictures_are_counted_at_the_camera_that_stores_them() {
+    let annotated = DOOR.to_owned() + "annotate = { directory = \"{dir}/pictures\", every = 1 }\n";
+    let daemon = Daemon::start(&[YARD, &annotated]);
+    let stored = |camera: &str| daemon.get(&format!("/api/v1/cameras/{camera}")).json()["pictures"].clone();
+    wait_until("a picture", || stored("door")["written"].as_u64() > Some(0));
+    assert_eq!(stored("yard"), Value::Null);
+    daemon.end();
+}
