@@ -144,7 +144,7 @@ impl PreparedListeners {
 /// Raises the process's limit of open files to what `max_connections` and the daemon itself need, so that a camera can always be
 /// reopened; logs a warning if the system does not allow it.
 fn raise_descriptor_limit(config: &HttpConfig) {
-    let needed = 2 * config.max_connections as u64 + SPARE + OWN_DESCRIPTORS;
+    let needed = needed_descriptors(config.max_connections);
     let limit = getrlimit(Resource::Nofile);
     if limit.current.is_none_or(|current| current >= needed) {
         return;
@@ -155,6 +155,11 @@ fn raise_descriptor_limit(config: &HttpConfig) {
     if let Some(warning) = too_few_descriptors(config.max_connections, needed, allowed) {
         log::warn!("{warning}");
     }
+}
+
+/// Returns how many file descriptors the daemon needs: for as many connections over TCP as over Unix sockets, and its own.
+fn needed_descriptors(max_connections: usize) -> u64 {
+    2 * max_connections as u64 + SPARE + OWN_DESCRIPTORS
 }
 
 /// Returns the warning about a process that may have only `allowed` of the file descriptors that it needs.
@@ -572,7 +577,7 @@ mod tests {
         assert_eq!(limit(1), before, "it has more already");
         // Twice the connections, over TCP and Unix sockets, and more; at most what the system allows.
         let connections = current.min(1 << 20) / 2;
-        let needed = 2 * connections + SPARE + OWN_DESCRIPTORS;
+        let needed = needed_descriptors(connections as usize);
         let raised = limit(connections as usize);
         let expected = needed.min(before.maximum.unwrap_or(u64::MAX)).max(current);
         assert_eq!((raised.current.unwrap_or(u64::MAX), raised.maximum), (expected, before.maximum));
@@ -601,6 +606,7 @@ mod tests {
             "{warning}"
         );
         assert!(warning.contains("may have 1099: raise LimitNOFILE="), "{warning}");
+        assert_eq!([0, 1, 500].map(needed_descriptors), [544, 546, 1544]);
         assert_eq!([1_100, 1_101].map(|allowed| too_few_descriptors(500, 1_100, allowed)), [None, None]);
     }
 }
