@@ -250,3 +250,6 @@ fn check_images(pictures: &[String]) -> Result<(), ExitError> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;
