@@ -265,3 +265,62 @@ impl AsFd for CameraConnection {
         self.stream.as_fd()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::net::TcpListener;
+
+    use visiond_system::testing::wait_until;
+
+    use super::*;
+
+    /// A connection without TLS, and the camera's end of it.
+    fn connected() -> (CameraConnection, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        stream.set_nonblocking(true).unwrap();
+        (CameraConnection::new(stream, None).unwrap(), listener.accept().unwrap().0)
+    }
+
+    #[test]
+    fn what_has_arrived_is_read_and_an_end_is_not_taken_for_silence() {
+        let (mut connection, mut camera) = connected();
+        let mut space = [0; 8];
+        assert_eq!(connection.receive(&mut space).unwrap(), 0, "silence");
+        camera.write_all(b"answer").unwrap();
+        let mut received = 0;
+        wait_until("the answer", || {
+            received += connection.receive(&mut space[received..]).unwrap();
+            received == 6
+        });
+        assert_eq!(&space[..6], b"answer");
+        drop(camera);
+        wait_until("the end", || match connection.receive(&mut space) {
+            Ok(received) => received > 0,
+            Err(error) => matches!(error, ConnectionError::Closed),
+        });
+    }
+
+    #[test]
+    fn output_that_the_camera_does_not_take_yet_stays_and_is_sent_in_order() {
+        let (mut connection, mut camera) = connected();
+        // More than the kernel's buffers hold.
+        let all: Vec<u8> = (0..64_usize << 20).map(|at| (at / 4096) as u8).collect();
+        let mut output = all.clone();
+        connection.send(&mut output).unwrap();
+        let sent = all.len() - output.len();
+        assert!(sent > 0 && !output.is_empty(), "{sent}");
+        let mut got = vec![0; sent];
+        camera.read_exact(&mut got).unwrap();
+        assert!(got == all[..sent] && output == all[sent..]);
+        output.truncate(1000);
+        wait_until("room for the rest", || {
+            connection.send(&mut output).unwrap();
+            output.is_empty()
+        });
+        camera.read_exact(&mut got[..1000]).unwrap();
+        assert!(got[..1000] == all[sent..sent + 1000]);
+    }
+}

@@ -506,4 +506,43 @@ mod tests {
         assert_eq!(of("mov,mp4,m4a,3gp,3g2,mj2", "3.96"), (Some(100), false));
         assert_eq!(of("avi", "2.0"), (Some(100), false));
     }
+
+    #[test]
+    fn an_ffprobe_that_fails_is_explained_by_what_the_url_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name).display().to_string();
+        for name in ["list.m3u8", "a.sdp", "film.mp4"] {
+            fs::write(at(name), "").unwrap();
+        }
+        let invalid = "Invalid data found when processing input";
+        for (url, said, is_transient, expected) in [
+            (at("a.sdp"), invalid, true, "cannot play the session of URL: SAID; check that the sender runs"),
+            (at("gone.sdp"), invalid, false, "cannot open the video URL: there is no such file"),
+            (
+                "http://h/a.mp4".to_owned(),
+                invalid,
+                true,
+                "cannot open the video URL: SAID; check the address and the network",
+            ),
+            (at("gone.mp4"), invalid, false, "cannot open the video URL: there is no such file"),
+            (at("gone-%d.png"), "No such file or directory", false, "cannot open the video URL: there is no such file"),
+            (folder.path().display().to_string(), invalid, false, "cannot open the video URL: it is a folder;"),
+            (at("film.mp4"), invalid, false, "cannot read the video URL: not a video, or damaged at its start (SAID)"),
+            // A list of parts, of which one is missing.
+            (
+                at("list.m3u8"),
+                "No such file or directory",
+                false,
+                "cannot read the video URL: not a video, or damaged at its start (SAID)",
+            ),
+        ] {
+            let config = VideoConfig { url: url.clone(), ..VideoConfig::default() };
+            let error = refused(&config, &["an earlier line".to_owned(), format!("{url}: {said}")]);
+            let expected = expected.replace("URL", &url).replace("SAID", said);
+            assert!(error.to_string().starts_with(&expected), "{error}");
+            assert_eq!(error.kind == SourceErrorKind::Transient, is_transient, "{error}");
+        }
+        let config = VideoConfig { url: at("film.mp4"), ..VideoConfig::default() };
+        assert!(refused(&config, &[]).to_string().contains("(ffprobe gave no reason)"));
+    }
 }

@@ -205,4 +205,17 @@ mod tests {
         assert_eq!((fault.key, fault.error.to_string()), ("format", opened.to_string()));
         assert!(PatternSource::check(&config(PixelFormat::Rgb, 64, 48)).is_none());
     }
+
+    #[test]
+    fn a_rate_is_a_finite_number_above_zero() {
+        let open = |fps| {
+            let config = PatternConfig { fps, ..config(PixelFormat::Rgb, 64, 48) };
+            PatternSource::open(&config, &buffers(), Arc::new(SimulatedClock::default())).map(drop)
+        };
+        for fps in [0.0, -0.0, -30.0, f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
+            let error = open(fps).unwrap_err();
+            assert!(error.to_string().ends_with("fps must be above 0") && !error.may_pass(), "{fps}: {error}");
+        }
+        assert!(open(0.001).is_ok());
+    }
 }

@@ -195,4 +195,58 @@ mod tests {
             }
         }
     }
+
+    #[test]
+    fn json_is_expected_of_the_commands_that_have_the_flag() {
+        let commands = [
+            ("reload", ""),
+            ("detect", "a.jpg"),
+            ("check", ""),
+            ("probe", ""),
+            ("capture", "-c /dev/video0"),
+            ("build", "a.onnx"),
+            ("inspect", "a.onnx"),
+            ("bench", ""),
+            ("verify", "a.onnx b.onnx --images d"),
+            ("selftest", ""),
+        ];
+        for (command, arguments) in commands {
+            for (flag, expected) in [("", false), ("--json", true)] {
+                let line = format!("visiond {command} {arguments} {flag}");
+                let cli = Cli::try_parse_from(line.split_whitespace()).map_err(|error| error.to_string());
+                assert_eq!(
+                    cli.map(|cli| cli.command.is_some_and(|command| command.prints_json())),
+                    Ok(expected),
+                    "{line}"
+                );
+            }
+        }
+        for line in ["visiond run", "visiond top", "visiond man", "visiond trace", "visiond systemd-unit"] {
+            let cli = Cli::try_parse_from(line.split_whitespace()).map_err(|error| error.to_string());
+            assert_eq!(cli.map(|cli| cli.command.is_some_and(|command| command.prints_json())), Ok(false), "{line}");
+        }
+    }
+
+    #[test]
+    fn a_command_lists_the_statuses_that_it_can_have() {
+        for (command, expected) in [
+            ("run", "01234567"),
+            ("detect", "01234567"),
+            ("build", "01234567"),
+            ("bench", "01234567"),
+            ("verify", "012345678"),
+            ("reload", "0123467"),
+            ("inspect", "012346"),
+            ("capture", "012356"),
+            ("check", "01236"),
+            ("probe", "01256"),
+            ("selftest", "01256"),
+            ("top", "0126"),
+        ] {
+            let table = exit_table(command);
+            let codes: String = table.lines().skip(1).filter_map(|row| row.split_whitespace().next()).collect();
+            assert_eq!(codes, expected, "{command}");
+            assert!(table.starts_with("Exit status:\n"), "{table}");
+        }
+    }
 }

@@ -241,3 +241,25 @@ impl FrameBench {
         ])
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stages_of_a_gpu_are_left_out_where_none_took_place() {
+        let times = |write, launch| {
+            let [write, launch, rest] = [write, launch, 7].map(Duration::from_micros);
+            let mut times = [rest; STAGES.len()];
+            (times[0], times[1]) = (write, launch);
+            times
+        };
+        let names = |times: &[StageTimes]| stages(times).into_keys().collect::<Vec<_>>();
+        let on_cpu = ["all_but_infer", "infer", "message", "postprocess", "preprocess", "total"];
+        assert_eq!(names(&[times(0, 0); 2]), on_cpu);
+        let both = stages(&[times(0, 3), times(5, 0)]);
+        assert_eq!(both.len(), 8);
+        assert_eq!((both["write"].median, both["launch"].median, both["infer"].median), (0.0, 0.0, 7.0));
+        assert_eq!(stages(&[times(4, 3)])["write"].median, 4.0);
+    }
+}

@@ -677,4 +677,148 @@ mod tests {
         let lines: Vec<_> = camera.lines(false).into_iter().map(|(head, text)| format!("{head} {text}")).collect();
         assert_eq!(lines, ["camera /dev/video2 may not be opened", " other names 046d:0825"]);
     }
+
+    #[test]
+    fn a_size_is_proposed_up_to_1080p_from_15_frames_a_second_on() {
+        let proposed = |sizes: &[ListedSize]| {
+            let config = camera(&[("yuyv", sizes)]).config();
+            (config.width, config.fps)
+        };
+        let small = size(640, 480, &[30.0]);
+        for (large, expected) in [
+            (size(1920, 1080, &[15.0]), (Some(1920), Some(15.0))),
+            (size(1920, 1080, &[14.9]), (Some(640), Some(30.0))),
+            (size(1920, 1081, &[30.0]), (Some(640), Some(30.0))),
+            (size(1920, 1080, &[]), (Some(1920), None)),
+            (size(1280, 720, &[90.0, 60.0]), (Some(1280), Some(60.0))),
+        ] {
+            assert_eq!(proposed(&[large, small.clone()]), expected);
+        }
+        let range = ListedSize { fps_is_range: true, ..size(1280, 720, &[60.0, 5.0]) };
+        assert_eq!(proposed(&[range, small]), (Some(1280), Some(30.0)));
+        // The higher rate of one size in two formats.
+        let slow = [size(1280, 720, &[20.0]), size(640, 480, &[30.0])];
+        let config = camera(&[("yuyv", &slow), ("mjpeg", &[size(1280, 720, &[30.0])])]).config();
+        assert_eq!((config.width, config.fps), (Some(1280), Some(30.0)));
+    }
+
+    /// A control from this value up to 9.
+    fn gain(minimum: i64) -> Control {
+        let mut control = Control::default();
+        control.name = "gain".to_owned();
+        (control.minimum, control.maximum, control.default) = (minimum, 9, 3);
+        control
+    }
+
+    #[test]
+    fn a_camera_is_described_line_by_line() {
+        let names = CameraNames {
+            by_id: vec!["/dev/v4l/by-id/usb-\"x\"".into()],
+            by_path: vec!["/dev/v4l/by-path/pci".into()],
+            usb: Some("046d:0825".to_owned()),
+            card: Some("C270".to_owned()),
+        };
+        let described = Camera {
+            names,
+            name: "C270".to_owned(),
+            driver: "uvcvideo".to_owned(),
+            bus: "usb-1".to_owned(),
+            api: Some("single-planar"),
+            io: Some(Io { userptr: Some(true), mmap: Some(true) }),
+            controls: vec![gain(0)],
+            chosen: Some(ChosenMode { format: "yuyv", width: 640, height: 480, fps: Some(29.97), io: Some("mmap") }),
+            samples: Some(Samples {
+                bits: 10,
+                found: None,
+                read: SampleAlignment::Top,
+                error: Some("busy".to_owned()),
+            }),
+            error: Some("no memory".to_owned()),
+            ..camera(&[("yuyv", &[size(640, 480, &[30.0])]), ("h264", &[])])
+        };
+        let lines = |camera: &Camera| -> Vec<String> {
+            camera.lines(false).into_iter().map(|(head, text)| format!("{head} {text}")).collect()
+        };
+        let expected = [
+            "camera /dev/video0: C270 (driver uvcvideo, usb-1, single-planar)",
+            " cannot be used: no memory",
+            " stable name /dev/v4l/by-id/usb-\"x\"",
+            " other names /dev/v4l/by-path/pci, 046d:0825, \"C270\"",
+            " yuyv (yuyv): 640x480 at 30",
+            " unsupported formats: h264",
+            " I/O: userptr, mmap",
+            " would use 640x480 yuyv at 29.97 fps with mmap",
+            " samples of 10 bits: cannot capture a frame: busy",
+            "control gain: 0 to 9; default 3",
+        ];
+        assert_eq!(lines(&described), expected);
+        let input = |index, signal: Option<&str>| CameraInput {
+            index,
+            name: "in".to_owned(),
+            is_set: false,
+            signal: signal.map(str::to_owned),
+        };
+        let inputs = |inputs| {
+            let listed = lines(&Camera { inputs, ..camera(&[]) });
+            listed.iter().filter(|line| line.starts_with(" input")).count()
+        };
+        let only = [vec![input(0, None)], vec![input(0, Some("no signal"))], vec![input(0, None), input(1, None)]];
+        assert_eq!(only.map(inputs), [0, 1, 2], "the only input of a webcam is no news");
+    }
+
+    #[test]
+    fn links_are_those_that_lead_to_the_node() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        fs::create_dir(at("by-id")).unwrap();
+        fs::write(at("video0"), "").unwrap();
+        fs::write(at("video1"), "").unwrap();
+        for (name, to) in [("b", "../video0"), ("a", "../video0"), ("c", "../video1"), ("d", "../gone")] {
+            std::os::unix::fs::symlink(to, at("by-id").join(name)).unwrap();
+        }
+        let of = |node: &str| links(at("by-id").to_str().unwrap(), &at(node));
+        assert_eq!(of("video0"), [at("by-id/a"), at("by-id/b")]);
+        assert!(of("video9").is_empty());
+    }
+
+    #[test]
+    fn a_device_that_cannot_be_opened_has_a_remedy_where_there_is_one() {
+        let of = |kind: std::io::ErrorKind| unasked(&NodeError::Unopened(kind.into()));
+        assert!(of(std::io::ErrorKind::PermissionDenied).ends_with("add this user to the `video` group"));
+        assert!(of(std::io::ErrorKind::NotFound).starts_with("cannot be opened: "));
+        let other = unasked(&NodeError::Unknown(std::io::ErrorKind::Unsupported.into()));
+        assert!(other.starts_with("is not a V4L2 device (QUERYCAP: "), "{other}");
+    }
+
+    #[test]
+    fn what_a_driver_lists_keeps_its_rates_and_ranges() {
+        let sizes = vec![
+            SupportedSize { largest: (640, 480), range: None, rates: FrameRates::List(vec![30.0, 15.0]) },
+            SupportedSize {
+                largest: (800, 600),
+                range: Some(((16, 8), (4, 2))),
+                rates: FrameRates::Range { lowest: 1.0, highest: 60.0 },
+            },
+        ];
+        let listed = listed_format(SupportedFormat { fourcc: *b"YUYV", description: "YUYV 4:2:2".to_owned(), sizes });
+        assert_eq!((listed.fourcc.as_str(), listed.format), ("YUYV", Some("yuyv")));
+        let texts: Vec<_> = listed.sizes.iter().map(|size| size_text(size, true)).collect();
+        assert_eq!(texts, ["640x480 at 30, 15", "16x8 to 800x600 in steps of 4x2 at 1 to 60"]);
+        let step = |step_width, step_height| {
+            let range = Some(SizeRange { min_width: 2, min_height: 2, step_width, step_height });
+            size_text(&ListedSize { range, ..size(9, 9, &[]) }, false)
+        };
+        assert_eq!([step(1, 1), step(0, 0)], ["2x2 to 9x9"; 2]);
+        assert_eq!([step(1, 2), step(2, 1)], ["2x2 to 9x9 in steps of 1x2", "2x2 to 9x9 in steps of 2x1"]);
+    }
+
+    #[test]
+    fn a_control_has_its_range_default_value_and_state() {
+        let mut control = gain(1);
+        assert_eq!(line(&control), "gain: 1 to 9; default 3");
+        control.value = Some(controls::Value::Number(4));
+        (control.read_only, control.write_only, control.inactive) = (true, true, true);
+        let expected = "gain: 1 to 9; default 3; is 4; read-only; write-only; inactive in the current mode";
+        assert_eq!(line(&control), expected);
+    }
 }

@@ -283,6 +283,12 @@ impl CaptureSession<'_> {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use visiond_capture::source::Next;
+    use visiond_config::types::PatternConfig;
+    use visiond_frames::frame::Frame;
+
     use super::*;
 
     #[test]
@@ -295,5 +301,143 @@ mod tests {
         assert_eq!(stem("046d:0825"), "046d-0825");
         assert_eq!(stem("HD Webcam (front)"), "HD-Webcam--front-");
         assert_eq!(stem("/"), "camera");
+    }
+
+    /// Yields its items, last first, then ends.
+    struct Listed(Vec<Option<(u64, LossCause)>>);
+
+    impl Source for Listed {
+        fn next(&mut self, _stop: &Stop) -> Result<Next, SourceError> {
+            let frame = || pattern(1).next().transpose().ok().flatten().map_or(Next::End, Next::Frame);
+            Ok(match self.0.pop() {
+                None => Next::End,
+                Some(None) => frame(),
+                Some(Some((frames, cause))) => Next::Lost { frames, cause },
+            })
+        }
+
+        fn describe(&self) -> String {
+            String::new()
+        }
+
+        fn copied_bytes(&self) -> u64 {
+            77
+        }
+    }
+
+    fn pattern(frames: u64) -> impl Iterator<Item = Result<Frame, SourceError>> {
+        let pattern = PatternConfig { width: 32, height: 32, fps: 1000.0, ..PatternConfig::default() };
+        let mut source = visiond_capture::open(&SourceConfig::Pattern(pattern), "p", &Buffers::default()).unwrap();
+        let stop = Stop::new().unwrap();
+        (0..frames).filter_map(move |_| next_frame(source.as_mut(), &stop, |_, _| Ok(())).transpose())
+    }
+
+    fn args(words: &[&str]) -> Args {
+        #[derive(clap::Parser)]
+        struct Line {
+            #[command(flatten)]
+            args: Args,
+        }
+        let words = ["capture", "--camera", "/dev/video0"].iter().chain(words);
+        <Line as clap::Parser>::try_parse_from(words).unwrap().args
+    }
+
+    /// Takes the frames of a source that yields these items, the last first; `out` ends after `most` of them.
+    fn taken(words: &[&str], items: Vec<Option<(u64, LossCause)>>, most: usize) -> Result<(String, String), ExitError> {
+        let (args, stop) = (args(words), Stop::new().unwrap());
+        let source = SourceConfig::Pattern(PatternConfig::default());
+        let session = CaptureSession { name: "door", source: &source, args: &args, stop: &stop };
+        let mut seen = Vec::new();
+        let end = session.take(&mut Listed(items), |captured| {
+            seen.push(match captured {
+                Captured::Frame(_) => "frame".to_owned(),
+                Captured::Lost { frames, cause } => format!("{frames} {cause:?}"),
+            });
+            seen.len() < most
+        })?;
+        let CaptureEvent::End { frames, driver, corrupt, overload, copied_bytes, .. } = end else { panic!("{end:?}") };
+        Ok((seen.join(", "), format!("{frames} {driver} {corrupt} {overload} {copied_bytes}")))
+    }
+
+    #[test]
+    fn frames_and_losses_are_passed_on_and_counted_by_cause() {
+        let lost = |frames, cause| Some((frames, cause));
+        let items = || {
+            vec![
+                None,
+                None,
+                lost(4, LossCause::Overload),
+                lost(2, LossCause::Driver),
+                None,
+                lost(3, LossCause::Corrupt),
+                lost(1, LossCause::Driver),
+            ]
+        };
+        let (seen, end) = taken(&["-n", "2"], items(), 99).unwrap();
+        assert_eq!(seen, "1 Driver, 3 Corrupt, frame, 2 Driver, 4 Overload, frame");
+        assert_eq!(end, "2 3 3 4 77");
+        // Skipped frames are not passed on.
+        let (seen, end) = taken(&["-n", "1", "--skip", "2"], items(), 99).unwrap();
+        assert_eq!((seen.as_str(), end.as_str()), ("1 Driver, 3 Corrupt, 2 Driver, 4 Overload, frame", "1 3 3 4 77"));
+    }
+
+    #[test]
+    fn taking_ends_where_nothing_is_read_any_more_and_an_early_end_is_an_error() {
+        let lost = Some((1, LossCause::Corrupt));
+        assert_eq!(
+            taken(&["-n", "9"], vec![None, None, None], 2).unwrap(),
+            ("frame, frame".to_owned(), "2 0 0 0 77".to_owned())
+        );
+        assert_eq!(taken(&["-n", "9"], vec![None, lost, None], 2).unwrap().0, "frame, 1 Corrupt");
+        let error = taken(&["-n", "3"], vec![None], 99).unwrap_err();
+        assert_eq!(
+            (error.exit, error.message.as_str()),
+            (Exit::Input, "camera door ended after 1 frames: ask for fewer with -n")
+        );
+    }
+
+    #[test]
+    fn flags_of_a_camera_override_its_settings_and_are_refused_for_other_sources() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("visiond.toml");
+        let text = "[[model]]\nname = \"n\"\npath = \"n.onnx\"\n\
+                    [[camera]]\nname = \"door\"\nsource = { type = \"v4l2\", device = \"/dev/video3\", width = 640, fps = 5.0 }\n\
+                    [[camera]]\nname = \"film\"\nsource.type = \"pattern\"\n";
+        std::fs::write(&file, text).unwrap();
+        let of = |camera: &str, words: &[&str]| {
+            let mut args = args(words);
+            (args.config, args.camera) = (Some(file.clone()), (!camera.is_empty()).then(|| camera.to_owned()));
+            chosen(&args)
+        };
+        let flags = [
+            "--format",
+            "yuyv",
+            "--height",
+            "480",
+            "--fps",
+            "30",
+            "--io",
+            "mmap",
+            "--input",
+            "2",
+            "--control",
+            "gain=5",
+        ];
+        let (name, SourceConfig::V4l2(door)) = of("door", &flags).unwrap() else { panic!("not a V4L2 camera") };
+        assert_eq!((name.as_str(), door.device.to_string().as_str()), ("door", "/dev/video3"));
+        assert_eq!((door.width, door.height, door.fps, door.input), (Some(640), Some(480), Some(30.0), Some(2)));
+        assert_eq!((door.io, door.format.is_some()), (Some(IoMode::Mmap), true));
+        assert_eq!(door.controls["gain"], ControlValue::Number(5));
+        assert!(matches!(of("film", &[]).unwrap(), (name, SourceConfig::Pattern(_)) if name == "film"));
+        for flag in [["--format", "yuyv"], ["--width", "9"], ["--fps", "30"], ["--io", "mmap"], ["--control", "gain=5"]]
+        {
+            assert!(of("film", &flag).unwrap_err().message.contains("camera film is not a V4L2 camera"), "{flag:?}");
+        }
+        for (camera, words) in
+            [("", "has several cameras; name one with --camera: door, film"), ("attic", "has no camera attic;")]
+        {
+            let error = of(camera, &[]).unwrap_err();
+            assert!(error.exit == Exit::Usage && error.message.contains(words), "{error:?}");
+        }
     }
 }

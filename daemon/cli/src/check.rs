@@ -267,4 +267,33 @@ mod tests {
         assert_eq!(checked.findings.len(), 1, "{:#?}", checked.findings);
         assert!(checked.findings[0].message.contains("persn"), "{:#?}", checked.findings);
     }
+
+    #[test]
+    fn what_a_reload_would_do_has_a_line_each() {
+        use visiond_config::diff::{Change, Difference};
+        let change = Difference { part: "camera".into(), name: "door".to_owned(), change: Change::Changed };
+        let restart_needed = vec!["[device] `name` is b".to_owned()];
+        let preview = |changes, restart_needed, error: Option<&str>| {
+            against_running(&Preview { valid: true, changes, restart_needed, error: error.map(str::to_owned) })
+        };
+        assert_eq!(preview(Vec::new(), Vec::new(), None), "a reload would change nothing\n");
+        assert_eq!(preview(Vec::new(), Vec::new(), Some("no model")), "a reload would be refused: no model\n");
+        let not_enough = "a reload would not be enough: [device] `name` is b\n";
+        assert_eq!(preview(Vec::new(), restart_needed.clone(), None), not_enough);
+        let both = preview(vec![change], restart_needed, None);
+        assert!(both.starts_with("a reload would change: camera door") && both.ends_with(not_enough), "{both}");
+    }
+
+    #[test]
+    fn a_configuration_whose_cameras_are_off_has_nothing_to_run() {
+        let with = |camera: &str, sink: &str| {
+            let (_folder, checked) = checked(&format!(
+                "[[model]]\nname = \"n\"\npath = \"n.onnx\"\n[[camera]]\nname = \"p\"\nsource.type = \"pattern\"\n{camera}\n{sink}"
+            ));
+            checked.findings.iter().map(|finding| finding.message.clone()).collect::<Vec<_>>().join("|")
+        };
+        assert!(with("enabled = false", "").contains("no camera to run"));
+        assert!(with("", "").contains(NO_SINK) && !with("", "").contains("no camera to run"));
+        assert!(!with("", "[[sink]]\ntype = \"stdout\"\n").contains(NO_SINK));
+    }
 }

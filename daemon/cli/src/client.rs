@@ -453,4 +453,44 @@ mod tests {
         let request = server.join().unwrap().to_lowercase();
         assert!(request.contains("content-type: application/json") && !request.contains("authorization"), "{request}");
     }
+
+    #[test]
+    fn an_address_with_a_user_or_without_a_usable_port_is_refused() {
+        for wrong in ["http://a@b:80", "http://gate:65536", "http://gate:", "http://-:x", "http://[1.2.3.4]:80"] {
+            let found = DaemonAddress::parse(wrong).map(|address| address.to_string());
+            assert!(found.is_err(), "{wrong}: {found:?}");
+        }
+        for (text, expected) in
+            [("http://a-b.c_d:9/", "http://a-b.c_d:9"), ("http://10.0.0.2:8790", "http://10.0.0.2:8790")]
+        {
+            assert_eq!(DaemonAddress::parse(text).unwrap().to_string(), expected);
+        }
+    }
+
+    #[test]
+    fn a_listening_address_is_reached_from_this_machine() {
+        let of = |text: &str| DaemonAddress::listening(text, Path::new("/etc/v")).map(|address| address.to_string());
+        for (text, expected) in [
+            ("0.0.0.0:8790", Some("http://127.0.0.1:8790")),
+            ("[::]:8790", Some("http://[::1]:8790")),
+            ("10.0.0.2:8790", Some("http://10.0.0.2:8790")),
+            ("[fe80::1]:9", Some("http://[fe80::1]:9")),
+            ("unix:/run/a.sock", Some("unix:/run/a.sock")),
+            ("127.0.0.1:0", None),
+            ("gate:8790", None),
+        ] {
+            assert_eq!(of(text).as_deref(), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn the_file_that_a_daemon_reports_is_the_named_one_by_any_path() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        fs::write(at("a.toml"), "").unwrap();
+        std::os::unix::fs::symlink("a.toml", at("b.toml")).unwrap();
+        assert!(is_same(&at("a.toml"), &at("b.toml")) && is_same(&at("gone.toml"), &at("gone.toml")));
+        assert!(!is_same(&at("a.toml"), &at("c.toml")));
+        assert!(is_same(Path::new("relative.toml"), &at("a.toml")), "relative to an unknown folder");
+    }
 }

@@ -256,6 +256,8 @@ fn text(
 mod tests {
     #![allow(clippy::unwrap_used)]
 
+    use visiond_engine::onnx::file::ForeignValue;
+
     use super::*;
 
     #[test]
@@ -273,5 +275,150 @@ mod tests {
         let json = serde_json::to_value(description(&file, &card, None, &proposals, None)).unwrap();
         assert_eq!(json["inputs"][0]["shape"], json!([1, 3, 416, 416]));
         assert_eq!(json["heads"][0]["family"], "nanodet");
+    }
+
+    /// A small ONNX file with everything that a description shows.
+    fn odd_file() -> OnnxFile {
+        let model = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../config/models/nanodet-g-416.onnx");
+        let mut file = OnnxFile::read(&model).unwrap();
+        file.file.path = "/models/odd.onnx".into();
+        (file.file.size_bytes, file.file.sha256) = (9_999, "ab".to_owned());
+        (file.producer, file.ir_version) = (String::new(), 8);
+        file.opsets = [("ai.onnx".to_owned(), 17), ("x".to_owned(), 1)].into();
+        file.operators = [("Conv".to_owned(), 3), ("x.Nms".to_owned(), 1)].into();
+        file.metadata = [("names".to_owned(), "é".repeat(100)), ("task".to_owned(), "n".repeat(101))].into();
+        let foreign = |is_output, name: &str, found: &str| ForeignValue {
+            is_output,
+            name: name.to_owned(),
+            found: found.to_owned(),
+        };
+        file.foreign = vec![foreign(false, "clock", "a sequence"), foreign(true, "late", "a tensor of f64")];
+        file.external_files = [("odd.data".into(), Default::default())].into();
+        file.outputs.truncate(1);
+        file
+    }
+
+    fn no_card() -> CardDescription {
+        CardDescription::unknown("none: /models/odd.toml does not exist\nsecond line")
+    }
+
+    #[test]
+    fn a_description_has_a_line_for_each_fact() {
+        let file = odd_file();
+        let rejected = vec![Rejected { family: "ssd", reason: "its scores reach 9.0".to_owned() }];
+        let proposals = Proposals { rejected, ..Proposals::default() };
+        let text = text(&file, &no_card(), None, &proposals, Some("no library"));
+        let expected = format!(
+            "\
+file       /models/odd.onnx
+size       9999 B
+sha256     ab
+producer   unknown
+opset      ai.onnx 17, x 1 (ONNX IR version 8)
+input      {}
+output     {}
+unusable   clock is a sequence
+unusable   late is a tensor of f64
+weights    in odd.data beside the model
+metadata   names = {}
+metadata   task = {}... (101 bytes)
+operators  Conv 3, x.Nms 1
+runs here  no: no library
+card       none: /models/odd.toml does not exist
+           second line
+not        ssd: its scores reach 9.0
+fits       no head of visiond reads the outputs `{1}`
+",
+            file.inputs[0],
+            file.outputs[0],
+            "é".repeat(100),
+            "n".repeat(100),
+        );
+        assert_eq!(text, expected);
+        let json = serde_json::to_value(description(&file, &no_card(), None, &proposals, None)).unwrap();
+        let unusable = [("input", "clock", "a sequence"), ("output", "late", "a tensor of f64")]
+            .map(|(direction, name, found)| json!({ "direction": direction, "name": name, "found": found }));
+        assert_eq!((&json["unusable"], &json["external_files"]), (&json!(unusable), &json!(["odd.data"])));
+        assert_eq!((&json["refused"], &json["rejected"][0]["family"]), (&Value::Null, &json!("ssd")));
+    }
+
+    #[test]
+    fn a_better_preprocess_and_differing_answers_are_lines_and_a_found_card_needs_no_template() {
+        let model = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../config/models/nanodet-g-416.onnx");
+        let guesses = guesses(&OnnxFile::read(&model).unwrap());
+        let answer = |lines: &[&'static str], class_id, score| Answer { lines: lines.to_vec(), class_id, score };
+        let proposals = Proposals {
+            guesses,
+            better: Some(Better { lines: vec!["scale = 1", "mean = 0"], count: 1, highest: 0.876 }),
+            answers: vec![answer(&[], 3, 0.5), answer(&["order = \"bgr\"", "scale = 1"], 7, 0.996)],
+            ..Proposals::default()
+        };
+        let text_with = |card: &CardDescription, proposals: &Proposals| text(&odd_file(), card, None, proposals, None);
+        let all = text_with(&no_card(), &proposals);
+        for part in [
+            "try        with the card below it finds nothing in a picture of a person, and 1 object (score up to 0.88) with \
+             `scale = 1`, `mean = 0` under [input]\n",
+            ": class 3 (0.50) with the card below, class 7 (1.00) with `order = \"bgr\"`, `scale = 1`; compare with the code",
+            "\nTemplate for a model card, to save as /models/odd.toml:\n\n",
+        ] {
+            assert!(all.contains(part), "{part} is missing:\n{all}");
+        }
+        let mut found = CardDescription::default();
+        found.found = true;
+        let proposals = Proposals { better: None, answers: Vec::new(), ..proposals };
+        let text = text_with(&found, &proposals);
+        assert!(!["Template", "try ", "compare "].iter().any(|part| text.contains(part)), "{text}");
+    }
+
+    #[test]
+    fn a_card_is_described_by_its_origin_head_and_error() {
+        let card = |found, wrong: bool, keypoints: &[&str]| {
+            let model = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../config/models/nanodet-g-416.onnx");
+            let file = OnnxFile::read(&model).unwrap();
+            let card = match found {
+                true => Card::for_model(&model, None, &file.metadata, &file.inputs, &file.outputs),
+                false => {
+                    Card::for_model(Path::new("/no/net.onnx"), None, &BTreeMap::new(), &file.inputs, &file.outputs)
+                }
+            };
+            let names = keypoints.iter().map(|name| (*name).to_owned()).collect();
+            CardDescription::of(card, |_| if wrong { Err("it has a mistake".to_owned()) } else { Ok(names) })
+        };
+        let right = card(true, false, &["nose", "tail"]);
+        let lines = card_lines(&right);
+        assert!(lines.starts_with("card       ") && lines.ends_with("keypoints  nose, tail\n"), "{lines}");
+        assert!(lines.contains(": head nanodet, 80 class names\n"), "{lines}");
+        assert!(right.outcome().is_ok() && right.found);
+        let wrong = card(true, true, &[]);
+        assert!(card_lines(&wrong).ends_with(", 80 class names; wrong, as the error says\n"));
+        let error = wrong.outcome().unwrap_err();
+        assert_eq!((error.exit, error.message.as_str()), (Exit::Config, "it has a mistake"));
+        let none = card(false, false, &[]);
+        assert_eq!(card_lines(&none), "card       none: /no/net.toml does not exist\n");
+        assert!(none.outcome().is_ok() && !none.found);
+        // A card that was named and cannot be read.
+        let named = Card::for_model(Path::new("a.onnx"), Some(Path::new("/no/card.toml")), &BTreeMap::new(), &[], &[]);
+        let unread = CardDescription::of(named, |_| Ok(Vec::new()));
+        assert_eq!(card_lines(&unread), "card       wrong, as the error says\n");
+        assert!(unread.outcome().unwrap_err().message.contains("/no/card.toml"));
+    }
+
+    #[test]
+    fn heads_that_fit_equally_well_are_named_together() {
+        let model = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../config/models/nanodet-g-416.onnx");
+        let guess = guesses(&OnnxFile::read(&model).unwrap()).remove(0);
+        let of = |family, tied| HeadGuess { family, tied, reason: "why".to_owned(), ..guess.clone() };
+        let (nanodet, other) = (heads::Family::Nanodet, heads::Family::Ssd);
+        let tie = |guesses: &[HeadGuess]| {
+            let lines = fit_lines(guesses, &[]);
+            assert!(lines.starts_with("fits       nanodet: why\n"), "{lines}");
+            lines
+                .lines()
+                .find_map(|line| line.strip_prefix("tie        ")?.split_once(" fit ").map(|(who, _)| who.to_owned()))
+        };
+        assert_eq!(tie(&[of(nanodet, true), of(other, true)]).as_deref(), Some("nanodet and ssd"));
+        assert_eq!(tie(&[of(nanodet, true), of(nanodet, true)]).as_deref(), Some("these ways to read nanodet"));
+        assert_eq!(tie(&[of(nanodet, true), of(other, false)]), None);
+        assert_eq!(tie(&[of(nanodet, false)]), None);
     }
 }

@@ -169,4 +169,41 @@ mod tests {
         ];
         assert_eq!(found, expected);
     }
+
+    #[test]
+    fn lines_above_the_first_heading_are_notes_and_an_indented_colon_is_no_heading() {
+        let found = sections("First.\n\nSecond.\n\nKeys:\n  q  quit:\n");
+        let expected = [
+            ("Notes".to_owned(), vec!["First.".to_owned(), "Second.".to_owned()]),
+            ("Keys".to_owned(), vec!["  q  quit:".to_owned()]),
+        ];
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn notes_are_paragraphs_examples_are_bold_and_entries_have_their_text() {
+        let command = clap::Command::new("x").after_help("One.\n\nTwo.\n\nKeys:\n  q  quit\n\nExamples:\n  x y\n  x z");
+        let page = page_of(&command, "2026-01-31", &["visiond".to_owned(), "a".to_owned()]).unwrap();
+        let end = "\
+.SH NOTES
+One.
+.PP
+Two.
+.SH KEYS
+.PD 0
+.TP
+\\fBq\\fR
+quit
+.PD
+.SH EXAMPLES
+.PD 0
+\\fBx y\\fR
+.PP
+\\fBx z\\fR
+.PD
+.SH \"SEE ALSO\"
+visiond(1), a(1), visiond.toml(5)
+";
+        assert!(page.ends_with(end), "{page}");
+    }
 }

@@ -282,4 +282,62 @@ mod tests {
         let (a, b) = (NamedLink::to(Path::new("a.mp4")).unwrap(), NamedLink::to(Path::new("b.mp4")).unwrap());
         assert_ne!(a.folder, b.folder);
     }
+
+    fn all_of_videos(input_memory: u64) -> VideoArgs {
+        VideoArgs { every: 1, max_frames: None, input_memory, unconfined: false }
+    }
+
+    #[test]
+    fn pictures_come_in_the_order_of_their_files_and_what_cannot_be_read_is_said() {
+        let folder = tempfile::TempDir::new().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        for (name, width) in [("a.png", 32), ("c.png", 48)] {
+            image::RgbImage::new(width, 16).save(at(name)).unwrap();
+        }
+        fs::write(at("empty"), "").unwrap();
+        let files = [at("a.png"), at("missing.png"), at("empty"), at("c.png")];
+        let told = |item| match item {
+            MediaItem::Begun { file } => format!("begun {file}"),
+            MediaItem::Frame { file, is_video, frame } => format!("frame {file} {is_video} {}", frame.layout.width()),
+            MediaItem::Failed { reason } => format!("failed {}", reason.contains(folder.path().to_str().unwrap())),
+            MediaItem::Damaged => "damaged".to_owned(),
+        };
+        let decoded = decode(&files, &all_of_videos(1 << 26), &Buffers::default(), |items| {
+            Ok(items.iter().map(told).collect::<Vec<_>>())
+        });
+        assert_eq!(
+            decoded.unwrap(),
+            [
+                "begun 0",
+                "frame 0 false 32",
+                "begun 1",
+                "failed true",
+                "begun 2",
+                "failed true",
+                "begun 3",
+                "frame 3 false 48"
+            ]
+        );
+        let early = decode(&files, &all_of_videos(1 << 26), &Buffers::default(), |items| {
+            items.recv().map(drop).unwrap();
+            Err::<(), _>(ExitError::new(Exit::Model, "enough"))
+        });
+        assert_eq!(early.unwrap_err().message, "enough");
+        assert_eq!(all_of_videos(777).buffers().max_picture_bytes, 777);
+    }
+
+    #[test]
+    fn a_file_is_a_picture_by_its_first_bytes() {
+        let folder = tempfile::TempDir::new().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        for (name, bytes) in [("film.png", &b"no picture"[..]), ("picture.mp4", b"\x89PNG\r\n\x1a\n"), ("empty", b"")] {
+            fs::write(at(name), bytes).unwrap();
+        }
+        let of = |name: &str| is_image(&at(name));
+        assert_eq!([of("film.png"), of("picture.mp4")], [false, true]);
+        // Of these, the picture decoder has the better error.
+        assert_eq!([of("empty"), of("missing"), of(".")], [true; 3]);
+        assert_eq!(shown(Path::new("a:b/c@d.mp4")), "a:b/c@d.mp4");
+        assert!(!shown(Path::new("rtsp://admin:hush@camera/a")).contains("hush"));
+    }
 }

@@ -346,4 +346,87 @@ mod tests {
         let missing = program("no-such-program-here");
         assert_eq!((missing.path, missing.remedy), (None, Some(INSTALL_FFMPEG)));
     }
+
+    #[test]
+    fn the_report_has_a_line_for_each_backend_program_camera_and_choice() {
+        let backend = |name, available, description: &str| EngineFacts {
+            name,
+            available,
+            description: description.to_owned(),
+            path: None,
+            version: None,
+        };
+        let program = |name, path: Option<&str>, version: Option<&str>| ExternalProgram {
+            name,
+            path: path.map(PathBuf::from),
+            version: version.map(str::to_owned),
+            remedy: path.is_none().then_some(INSTALL_FFMPEG),
+        };
+        let board = Board {
+            name: None,
+            system: "Debian 12".to_owned(),
+            kernel: "6.1".to_owned(),
+            l4t: None,
+            jetpack: None,
+            memory_bytes: Some(3 << 29),
+        };
+        let mut camera = Camera::default();
+        (camera.device, camera.error) = ("/dev/video0".into(), Some("is busy".to_owned()));
+        let mut facts = ProbeReport {
+            version: "1.2.3",
+            machine: ProbedMachine { arch: "x86_64", board, cores: 1 },
+            engines: vec![backend(TENSORRT, false, "no library"), backend("onnxruntime", true, "ONNX Runtime 1.20")],
+            gpu: Gpus {
+                available: false,
+                reason: Some("no driver".to_owned()),
+                driver: None,
+                cuda: None,
+                devices: Vec::new(),
+            },
+            programs: vec![
+                program("ffmpeg", Some("/usr/bin/ffmpeg"), Some("ffmpeg 7.1")),
+                program("old", Some("/bin/old"), None),
+                program("ffprobe", None, None),
+            ],
+            confinement: confinement::Available { seccomp: false, landlock: 0 },
+            systemd: false,
+            cameras: vec![camera],
+            chosen: Defaults {
+                engine: "onnxruntime",
+                prebuilt: Some(TENSORRT),
+                memory: "mapped",
+                model: Some("/models/n.onnx".into()),
+                camera: Some("[[camera]]\n".to_owned()),
+            },
+        };
+        let expected = format!(
+            "\
+visiond      1.2.3
+processor    x86_64, 1 core, 1.5 GiB of memory
+system       Debian 12, Linux 6.1
+systemd      not running
+tensorrt     not available: no library
+onnxruntime  ONNX Runtime 1.20
+gpu          not available: no driver
+ffmpeg       ffmpeg 7.1 (/usr/bin/ffmpeg)
+old          unknown version (/bin/old)
+ffprobe      missing: {INSTALL_FFMPEG}
+confinement  ffmpeg runs confined by nothing: this kernel has neither seccomp nor Landlock
+camera       /dev/video0 is busy
+would run    .engine files with tensorrt, frames in mapped memory
+would run    .onnx files with onnxruntime, frames in host memory
+sample       /models/n.onnx
+
+Configuration of the first camera:
+
+[[camera]]
+"
+        );
+        assert_eq!(text(&facts), expected);
+        (facts.chosen.engine, facts.chosen.prebuilt, facts.chosen.model) = ("rten", None, None);
+        let text = text(&facts);
+        let slower =
+            "would run    .onnx files with rten, two to five times slower than ONNX Runtime, frames in host memory\n";
+        assert!(text.contains(&format!("{slower}sample       none found\n")) && !text.contains(".engine"), "{text}");
+    }
 }

@@ -4,6 +4,7 @@ mod screen;
 mod status;
 
 use std::env;
+use std::ffi::OsString;
 use std::io::{self, IsTerminal};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -73,7 +74,7 @@ Examples:
 pub fn run(args: Args) -> Result<Exit, ExitError> {
     let once = args.once || !io::stdout().is_terminal() || !io::stdin().is_terminal();
     if !once {
-        can_draw().map_err(undrawable)?;
+        can_draw(env::var_os("TERM")).map_err(undrawable)?;
     }
     let client = Client::find(&args.daemon, args.daemon.config.as_deref())?;
     let first: StatusReport = client.get_json("/api/v1/status")?;
@@ -101,9 +102,9 @@ pub fn run(args: Args) -> Result<Exit, ExitError> {
     Ok(Exit::Success)
 }
 
-/// Fails if the terminal does not understand escape sequences.
-fn can_draw() -> io::Result<()> {
-    match env::var_os("TERM").filter(|term| !term.is_empty()) {
+/// Fails if a terminal of this kind does not understand escape sequences.
+fn can_draw(term: Option<OsString>) -> io::Result<()> {
+    match term.filter(|term| !term.is_empty()) {
         None => Err(io::Error::other("TERM is not set")),
         Some(term) if term == "dumb" => Err(io::Error::other("TERM is `dumb`")),
         Some(_) => Ok(()),
@@ -190,4 +191,90 @@ fn pressed(screen: &mut Screen, key: Key) -> bool {
         _ => {}
     }
     false
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use ratatui::backend::TestBackend;
+    use visiond_message::status::CameraStatus;
+
+    use super::*;
+
+    fn screen() -> Screen {
+        let camera = |name: &str| CameraStatus { name: name.to_owned(), ..CameraStatus::default() };
+        let seen = StatusReport { cameras: ["door", "gate", "yard"].map(camera).into(), ..StatusReport::default() };
+        let mut screen = Screen::new("unix:/x".to_owned(), Sort::Name);
+        screen.take(Ok((seen, Tail::default())));
+        screen
+    }
+
+    /// The camera whose stages are shown.
+    fn selected(screen: &Screen) -> Option<&'static str> {
+        let mut terminal = Terminal::new(TestBackend::new(100, 40)).unwrap();
+        terminal.draw(|frame| screen.draw(frame)).unwrap();
+        let drawn = terminal.backend().to_string();
+        ["door", "gate", "yard"].into_iter().find(|name| drawn.contains(&format!("{name}: 0x0")))
+    }
+
+    #[test]
+    fn arrows_and_letters_select_sort_and_reverse() {
+        let mut screen = screen();
+        assert_eq!(selected(&screen), None);
+        for (key, expected) in [
+            (Key::Down, "door"),
+            (Key::Down, "gate"),
+            (Key::Char('j'), "yard"),
+            (Key::Up, "gate"),
+            (Key::Char('k'), "door"),
+            (Key::Char('x'), "door"),
+        ] {
+            assert!(!pressed(&mut screen, key));
+            assert_eq!(selected(&screen), Some(expected), "after {key:?}");
+        }
+        for (key, expected) in [(Key::Right, Sort::Fps), (Key::Char('s'), Sort::Age), (Key::Left, Sort::Fps)] {
+            assert!(!pressed(&mut screen, key));
+            assert_eq!(screen.sort, expected, "after {key:?}");
+        }
+        for expected in [true, false] {
+            assert!(!pressed(&mut screen, Key::Char('r')));
+            assert_eq!(screen.reversed, expected);
+        }
+    }
+
+    #[test]
+    fn q_escape_and_control_c_quit_and_any_key_leaves_the_help() {
+        for key in [Key::Char('q'), Key::Esc, Key::Ctrl('c')] {
+            assert!(pressed(&mut screen(), key), "{key:?}");
+        }
+        // In the help, q leaves the help alone.
+        for (key, quits) in [(Key::Char('q'), false), (Key::Down, false), (Key::Ctrl('c'), true)] {
+            let mut screen = screen();
+            assert!(!pressed(&mut screen, Key::Char('?')));
+            assert!(screen.help);
+            assert_eq!((pressed(&mut screen, key), screen.help), (quits, false), "{key:?}");
+            assert_eq!(selected(&screen), None, "{key:?} did nothing else");
+        }
+    }
+
+    #[test]
+    fn a_terminal_that_does_not_know_its_size_is_taken_for_80_x_24() {
+        for (reported, drawn) in [((0, 0), (80, 24)), ((132, 0), (132, 24)), ((0, 50), (80, 50)), ((20, 5), (20, 5))] {
+            let area = Rect::new(0, 0, drawn.0, drawn.1);
+            assert_eq!(drawn_area(Size::new(reported.0, reported.1)), area, "{reported:?}");
+        }
+    }
+
+    #[test]
+    fn a_terminal_that_cannot_be_drawn_on_is_refused_with_the_way_to_have_text() {
+        let refused = |term: Option<&str>| can_draw(term.map(Into::into)).err().map(|error| undrawable(error).message);
+        assert_eq!(refused(Some("xterm-256color")), None);
+        for (term, reason) in
+            [(None, "TERM is not set"), (Some(""), "TERM is not set"), (Some("dumb"), "TERM is `dumb`")]
+        {
+            let expected = format!("cannot draw on this terminal: {reason}; `visiond top --once` prints text");
+            assert_eq!(refused(term), Some(expected));
+        }
+    }
 }

@@ -257,3 +257,6 @@ fn check_images(pictures: &[String]) -> Result<(), ExitError> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

@@ -144,20 +144,33 @@ impl PreparedListeners {
 /// Raises the process's limit of open files to what `max_connections` and the daemon itself need, so that a camera can always be
 /// reopened; logs a warning if the system does not allow it.
 fn raise_descriptor_limit(config: &HttpConfig) {
-    let needed = 2 * config.max_connections as u64 + SPARE + OWN_DESCRIPTORS;
+    let needed = needed_descriptors(config.max_connections);
     let limit = getrlimit(Resource::Nofile);
     if limit.current.is_none_or(|current| current >= needed) {
         return;
     }
-    let allowed = limit.maximum.unwrap_or(u64::MAX);
-    let raised = setrlimit(Resource::Nofile, Rlimit { current: Some(needed.min(allowed)), ..limit });
-    if raised.is_err() || allowed < needed {
-        log::warn!(
-            "http: {} connections over TCP, as many over Unix sockets, and the daemon need {needed} file descriptors, but \
-             the process may have {allowed}: raise LimitNOFILE= in the unit (`ulimit -Hn` in a shell), or lower max_connections",
-            config.max_connections
-        );
+    let most = limit.maximum.unwrap_or(u64::MAX);
+    let raised = setrlimit(Resource::Nofile, Rlimit { current: Some(needed.min(most)), ..limit });
+    let allowed = if raised.is_ok() { most } else { limit.current.unwrap_or(most) };
+    if let Some(warning) = too_few_descriptors(config.max_connections, needed, allowed) {
+        log::warn!("{warning}");
     }
+}
+
+/// Returns how many file descriptors the daemon needs: for as many connections over TCP as over Unix sockets, and its own.
+fn needed_descriptors(max_connections: usize) -> u64 {
+    2 * max_connections as u64 + SPARE + OWN_DESCRIPTORS
+}
+
+/// Returns the warning about a process that may have only `allowed` of the file descriptors that it needs.
+fn too_few_descriptors(max_connections: usize, needed: u64, allowed: u64) -> Option<String> {
+    (allowed < needed).then(|| {
+        format!(
+            "http: {max_connections} connections over TCP, as many over Unix sockets, and the daemon need {needed} file \
+             descriptors, but the process may have {allowed}: raise LimitNOFILE= in the unit (`ulimit -Hn` in a shell), or lower \
+             max_connections"
+        )
+    })
 }
 
 /// Returns the address of a socket that systemd passes, and the socket.
@@ -565,7 +578,7 @@ mod tests {
         assert_eq!(limit(1), before, "it has more already");
         // Twice the connections, for TCP and Unix sockets, plus a reserve; at most the system's limit.
         let connections = current.min(1 << 20) / 2;
-        let needed = 2 * connections + SPARE + OWN_DESCRIPTORS;
+        let needed = needed_descriptors(connections as usize);
         let raised = limit(connections as usize);
         let expected = needed.min(before.maximum.unwrap_or(u64::MAX)).max(current);
         assert_eq!((raised.current.unwrap_or(u64::MAX), raised.maximum), (expected, before.maximum));
@@ -584,5 +597,17 @@ mod tests {
             machine.contains("fs.file-max") && machine.ends_with("(119 more such errors since the last line)"),
             "{machine}"
         );
+    }
+
+    #[test]
+    fn a_process_that_may_have_too_few_descriptors_is_warned_of() {
+        let warning = too_few_descriptors(500, 1_100, 1_099).unwrap();
+        assert!(
+            warning.contains("500 connections over TCP") && warning.contains("need 1100 file descriptors"),
+            "{warning}"
+        );
+        assert!(warning.contains("may have 1099: raise LimitNOFILE="), "{warning}");
+        assert_eq!([0, 1, 500].map(needed_descriptors), [544, 546, 1544]);
+        assert_eq!([1_100, 1_101].map(|allowed| too_few_descriptors(500, 1_100, allowed)), [None, None]);
     }
 }

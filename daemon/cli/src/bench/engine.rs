@@ -266,6 +266,14 @@ fn throughput(
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::path::Path;
+    use std::time::Duration;
+
+    use visiond_config::types::{BackendChoice, EngineConfig, ModelConfig};
+
+    use super::super::frames::read_frames;
     use super::*;
 
     #[test]
@@ -273,5 +281,89 @@ mod tests {
         let layers = shares(vec![("conv".to_owned(), 3.0), ("relu".to_owned(), 1.0)]);
         assert_eq!((layers[0].share, layers[1].share), (0.75, 0.25));
         assert!(shares(Vec::new()).is_empty());
+    }
+
+    fn figures(us: u64) -> Figures {
+        Figures::of([Duration::from_micros(us)].into_iter())
+    }
+
+    fn launch(us: u64) -> LaunchReport {
+        LaunchReport {
+            enqueue_us: figures(us),
+            gpu_us: figures(us + 1),
+            done_us: figures(us + 2),
+            host_us: figures(us + 3),
+            runs_per_second: us as f64 / 4.0,
+        }
+    }
+
+    fn report(as_graph: Option<LaunchReport>) -> EngineReport {
+        let graph_refused = as_graph.is_none().then(|| "a layer\x1b copies".to_owned());
+        EngineReport {
+            by_calls: launch(10),
+            as_graph,
+            graph_refused,
+            input_bytes: 1,
+            output_bytes: 2,
+            layers: shares(vec![("conv".to_owned(), 3.0), ("relu\x1b".to_owned(), 1.004)]),
+            whole_frames: WholeFrames {
+                per_second_by_flights: vec![30.04, 55.06],
+                memory: "mapped memory".to_owned(),
+                graph_runs: 0,
+                single_runs: 7,
+                copied_bytes: 9,
+            },
+        }
+    }
+
+    #[test]
+    fn each_way_of_launching_has_its_rows_and_the_graph_is_the_floor() {
+        let row = |title: &str, us: u64| figures(us).row(title);
+        let calls = [row("  enqueue", 10), row("  on the GPU", 11), row("  until done", 12), row("  with copies", 13)];
+        let head = format!("engine by calls (2.5 runs/s back to back)\n{}", calls.concat());
+        let without = report(None);
+        assert_eq!(without.table(), format!("{head}engine as a graph: not possible: a layer\\u{{1b}} copies\n"));
+        assert_eq!(without.floor_us(), 12.0);
+        let with = report(Some(launch(4)));
+        let graph = [row("  enqueue", 4), row("  on the GPU", 5), row("  until done", 6), row("  with copies", 7)];
+        let graph = format!("engine as a graph (1.0 runs/s back to back)\n{}", graph.concat());
+        assert_eq!((with.table(), with.floor_us()), (head + &graph, 6.0));
+    }
+
+    #[test]
+    fn layers_are_a_table_with_their_sum_and_whole_frames_two_lines() {
+        let mut report = report(None);
+        let table = "
+         mean us   share  LAYER
+    0       3.00  74.9 %  conv
+    1       1.00  25.1 %  relu\\u{1b}
+            4.00  all layers; each is measured alone, so together they take less
+";
+        assert_eq!(report.layer_table(), table);
+        report.layers.clear();
+        assert_eq!(report.layer_table(), "");
+        let lines = |runs: &str| {
+            format!(
+                "whole frames per second, without messages: 30.0 with 1 in flight, 55.1 with 2 in flight\n\
+                 frames in mapped memory, 9 bytes of them copied; {runs}\n"
+            )
+        };
+        assert_eq!(report.frame_lines(), lines("7 runs by calls"));
+        report.whole_frames.graph_runs = 5;
+        assert_eq!(report.frame_lines(), lines("5 runs as a graph, 7 by calls"));
+    }
+
+    #[test]
+    fn whole_frames_are_run_until_as_many_as_wanted_are_done() {
+        let model = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/vm/tiny.onnx");
+        let config = ModelConfig { path: model, ..ModelConfig::default() };
+        let rten = EngineConfig { backend: BackendChoice::Rten, ..EngineConfig::default() };
+        let loaded = LoadedModel::load(&config, &rten).unwrap();
+        let mut detector = loaded.required_detector().unwrap();
+        let frames: Vec<_> = read_frames("pattern", 2).unwrap().collect::<Result<_, _>>().unwrap();
+        let iterations = Iterations { frames: 5, duration: None, warmup: 0 };
+        let writer = FrameWriter::new(&frames, &Buffers::host(1)).unwrap();
+        let rate = throughput(&mut detector, writer, 1, &iterations).unwrap();
+        assert!(rate > 0.0 && rate.is_finite(), "{rate}");
     }
 }

@@ -96,4 +96,35 @@ mod tests {
         let one = Figures::of([Duration::from_nanos(1_234)].into_iter());
         assert_eq!((one.min, one.median, one.p99, one.max), (1.2, 1.2, 1.2, 1.2));
     }
+
+    fn iterations(frames: u64, duration: Option<Duration>) -> Iterations {
+        Iterations { frames, duration, warmup: 0 }
+    }
+
+    #[test]
+    fn a_measurement_ends_after_its_frames_or_its_time_but_has_at_least_one() {
+        let began = Instant::now();
+        let hour = Some(Duration::from_secs(3_600));
+        let goes_on = |of: Iterations| [0, 1, 2].map(|count| of.goes_on(count, began));
+        assert_eq!(goes_on(iterations(2, None)), [true, true, false]);
+        assert_eq!(goes_on(iterations(2, Some(Duration::ZERO))), [true, false, false]);
+        assert_eq!(goes_on(iterations(1, hour)), [true; 3]);
+        assert_eq!(iterations(9, hour).part(4).duration, Some(Duration::from_secs(900)));
+        assert_eq!((iterations(9, None).part(4).duration, iterations(9, None).part(4).frames), (None, 9));
+    }
+
+    #[test]
+    fn an_iteration_is_numbered_and_its_error_ends_the_measurement() {
+        let run = |fails_at| iterations(4, None).repeat("runs", |n| if n == fails_at { Err(n) } else { Ok(10 * n) });
+        assert_eq!(run(9), Ok(vec![0, 10, 20, 30]));
+        assert_eq!(run(2), Err(2));
+    }
+
+    #[test]
+    fn times_are_rounded_to_a_tenth_of_a_microsecond_in_columns() {
+        let figures = Figures::of([1_040, 1_060, 2_000].map(Duration::from_nanos).into_iter());
+        let expected = Figures { median: 1.1, p90: 2.0, p99: 2.0, min: 1.0, max: 2.0, mean: 1.4 };
+        assert_eq!(figures, expected);
+        assert_eq!(figures.row("infer"), "infer                   1.1        2.0        2.0        1.0        2.0\n");
+    }
 }

@@ -127,4 +127,12 @@ mod tests {
         assert_eq!(spread(files.clone(), 20).len(), 10);
         assert_eq!(spread(files, 3), ["0", "3", "6"].map(PathBuf::from));
     }
+
+    #[test]
+    fn as_many_pictures_as_wanted_are_all_taken() {
+        let files: Vec<PathBuf> = (0..4).map(|n| PathBuf::from(n.to_string())).collect();
+        assert_eq!(spread(files.clone(), 4), files);
+        assert_eq!(spread(files.clone(), 2), ["0", "2"].map(PathBuf::from));
+        assert_eq!(spread(files, 0), Vec::<PathBuf>::new());
+    }
 }

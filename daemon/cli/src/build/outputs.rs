@@ -194,4 +194,59 @@ mod tests {
         made.sort();
         assert_eq!(made, [at("to/in/a.npy"), at("to/n.txt"), at("to/net.toml")]);
     }
+
+    fn args(line: &str) -> Args {
+        #[derive(clap::Parser)]
+        struct Line {
+            #[command(flatten)]
+            args: Args,
+        }
+        <Line as clap::Parser>::try_parse_from(["build"].into_iter().chain(line.split(' '))).unwrap().args
+    }
+
+    #[test]
+    fn an_engine_is_not_written_over_a_folder_the_model_or_an_engine_that_is_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        for name in ["net.onnx", "old.engine"] {
+            fs::write(at(name), "").unwrap();
+        }
+        std::os::unix::fs::symlink("net.onnx", at("link.onnx")).unwrap();
+        let model = at("net.onnx").display().to_string();
+        let of = |engine: &str, flags: &str| {
+            let line = format!("{model}{flags}");
+            BuildFiles::new(&args(&line), &at(engine)).map(drop).map_err(|error| (error.exit, error.message))
+        };
+        for (engine, flags, exit, words) in [
+            ("no/new.engine", "", Exit::Output, "is not a folder: create it first"),
+            ("", "", Exit::Output, "is a folder: name a file"),
+            ("net.onnx", " --force", Exit::Usage, "is the model itself"),
+            ("link.onnx", " --force", Exit::Usage, "is the model itself"),
+            ("old.engine", "", Exit::Output, "exists already"),
+        ] {
+            let (found, message) = of(engine, flags).unwrap_err();
+            assert!(found == exit && message.contains(words), "{engine}: {message}");
+        }
+        assert_eq!([of("new.engine", ""), of("old.engine", " --force")], [Ok(()), Ok(())]);
+    }
+
+    #[test]
+    fn files_are_written_together_or_not_at_all_and_a_card_that_is_there_is_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        for (name, text) in [("net.onnx", ""), ("net.toml", "new"), ("a.toml", "own")] {
+            fs::write(at(name), text).unwrap();
+        }
+        let args = args(&at("net.onnx").display().to_string());
+        let write = |engine: &str, made: &mut Vec<PathBuf>| {
+            let files = BuildFiles::new(&args, &at(engine)).unwrap();
+            files.write_all(&Sidecar::default(), b"plan", made).unwrap();
+        };
+        let (mut with_card, mut without) = (Vec::new(), Vec::new());
+        write("b.engine", &mut with_card);
+        assert_eq!((fs::read(at("b.engine")).unwrap(), with_card), (b"plan".to_vec(), vec![at("b.toml")]));
+        assert!(at("b.engine.json").is_file());
+        write("a.engine", &mut without);
+        assert_eq!((fs::read_to_string(at("a.toml")).unwrap(), without), ("own".to_owned(), Vec::new()));
+    }
 }

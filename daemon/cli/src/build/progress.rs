@@ -110,4 +110,24 @@ mod tests {
         );
         assert_eq!(progress_text(&[], Duration::from_secs(3), true), "cancelling: 0:03");
     }
+
+    #[test]
+    fn an_error_of_a_build_has_its_exit_status() {
+        use visiond_engine_builder::calibration::CalibrationError;
+        let write = BuildError::Write { path: "a.engine".into(), error: std::io::ErrorKind::StorageFull.into() };
+        for (error, exit) in [
+            (BuildError::Calibration(CalibrationError::Picture("a.jpg is damaged".to_owned())), Exit::Input),
+            (write, Exit::Output),
+            (BuildError::Cancelled, Exit::Failure),
+        ] {
+            let failure = failure(&error);
+            assert_eq!((failure.exit, failure.message), (exit, error.to_string()));
+        }
+    }
+
+    #[test]
+    fn a_phase_shows_at_most_all_of_its_steps() {
+        let phase = BuildPhase { name: "Timing".to_owned(), done: 5, steps: 3 };
+        assert_eq!(progress_text(&[phase], Duration::from_secs(600), false), "building: 10:00, Timing 3/3");
+    }
 }

@@ -130,3 +130,43 @@ fn calibration_feeds_pictures_as_the_card_says() {
         cache.to_string_lossy().contains("c56a49a7981b") && cache.to_string_lossy().ends_with("-entropy.calibration")
     );
 }
+
+#[test]
+fn the_options_of_the_builder_follow_from_the_flags() {
+    let model = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../config/models/nanodet-g-416.onnx");
+    let file = OnnxFile::read(&model).unwrap();
+    let of = |flags: &str| options(&args(&format!("{} {flags}", model.display())).unwrap(), &file, None);
+    for (flags, half) in [("", None), ("--fp16", Some(Half::F16)), ("--bf16", Some(Half::Bf16))] {
+        assert_eq!(of(flags).unwrap().half, half, "{flags}");
+    }
+    let refused = of("--precision type:Softmax=fp32").err().unwrap();
+    assert_eq!((refused.exit, refused.message.as_str()), (Exit::Usage, "--precision requires --fp16 or --bf16"));
+    assert_eq!(of("--fp16 --precision type:Softmax=fp32").unwrap().rules.len(), 1);
+    assert_eq!(of("--workspace-mb 512").unwrap().workspace_bytes, Some(512 << 20));
+    let cache = |flags: &str| match of(flags).unwrap().timing_cache {
+        TimingCacheChoice::File(path) => format!("file {}", path.display()),
+        TimingCacheChoice::Folder(path) => format!("folder {}", path.file_name().unwrap().display()),
+        TimingCacheChoice::Off => "off".to_owned(),
+    };
+    assert_eq!(cache("--timing-cache a.cache"), "file a.cache");
+    assert_eq!(cache("--no-timing-cache"), "off");
+    if cache::own_folder().is_some() {
+        assert_eq!(cache(""), "folder tensorrt");
+    }
+}
+
+#[test]
+fn the_card_must_be_right_where_it_is_named_or_calibrates() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = folder.path().join("net.onnx");
+    let sample = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../config/models/nanodet-g-416.onnx");
+    let mut file = OnnxFile::read(&sample).unwrap();
+    file.metadata.clear();
+    let of = |flags: &str| card(&args(&format!("{} {flags}", model.display())).unwrap(), &file);
+    assert!(of("").unwrap().is_none(), "a build needs none");
+    for flags in ["--card missing.toml", "--int8 --calibrate pictures"] {
+        assert_eq!(of(flags).err().unwrap().exit, Exit::Config, "{flags}");
+    }
+    std::fs::copy(sample.with_extension("toml"), model.with_extension("toml")).unwrap();
+    assert!(of("").unwrap().is_some());
+}

@@ -45,3 +45,54 @@ fn configurations(number: u32) -> Vec<PathBuf> {
     let named = arguments.filter(|path| path.extension().is_some_and(|extension| extension == "toml"));
     named.filter_map(|path| path.canonicalize().ok()).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::os::unix::fs::symlink;
+    use std::process::{Command, Stdio};
+
+    use super::*;
+
+    #[test]
+    fn a_daemon_is_known_by_its_name_and_the_configuration_on_its_command_line() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        for name in ["a.toml", "b.toml"] {
+            fs::write(at(name), "").unwrap();
+        }
+        // A shell that waits for its input, under two names.
+        symlink("/bin/sh", at("visiond")).unwrap();
+        symlink("/bin/sh", at("other")).unwrap();
+        let told = |program: &str, arguments: &[&str]| {
+            let mut child = Command::new(at(program))
+                .args(["-c", "read line", "run"])
+                .args(arguments)
+                .current_dir(folder.path())
+                .stdin(Stdio::piped())
+                .spawn()
+                .unwrap();
+            let user = describe_user(Some(child.id()), &at("a.toml"));
+            let number = child.id().to_string();
+            drop(child.stdin.take());
+            child.wait().unwrap();
+            let (kind, text) = match user {
+                User::This(text) => ("this", text),
+                User::Unknown(text) => ("unknown", text),
+                User::Other(text) => ("other", text),
+            };
+            format!("{kind}: {}", text.replace(&number, "N"))
+        };
+        assert_eq!(told("visiond", &["a.toml"]), "this: process N");
+        assert_eq!(told("visiond", &["b.toml"]), "other: process N, visiond, uses it");
+        assert_eq!(told("visiond", &[]), "unknown: process N, visiond, uses it and may run this configuration");
+        assert_eq!(told("other", &["a.toml"]), "other: process N, other, uses it");
+        assert!(
+            matches!(describe_user(None, &at("a.toml")), User::Unknown(text) if text.contains("may not see which one"))
+        );
+        assert!(
+            matches!(describe_user(Some(1), &at("a.toml")), User::Unknown(text) if text.starts_with("process 1, "))
+        );
+    }
+}

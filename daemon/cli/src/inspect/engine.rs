@@ -333,4 +333,129 @@ mod tests {
         assert!(lines.contains("\nsidecar    of another engine"), "{lines:?}");
         assert!(lines.contains("\nbuilt on   without a GPU\n"), "{lines:?}");
     }
+
+    fn sidecar() -> Sidecar {
+        let mut sidecar = Sidecar {
+            visiond: "1.2.3".to_owned(),
+            built_at: "2026-01-02T03:04:05Z".to_owned(),
+            build_seconds: 61.6,
+            tensorrt: "TensorRT 10.3.0".to_owned(),
+            gpu: Some("Orin".to_owned()),
+            sm: Some("8.7".to_owned()),
+            cuda: Some("12.6".to_owned()),
+            options: vec!["--fp16".to_owned(), "--dla=0".to_owned()],
+            precision: "fp16".to_owned(),
+            ..Sidecar::default()
+        };
+        (sidecar.onnx.path, sidecar.onnx.sha256) = ("/models/net.onnx".into(), "ef".to_owned());
+        sidecar.engine.sha256 = "ab".to_owned();
+        sidecar
+    }
+
+    #[test]
+    fn a_sidecar_says_how_the_engine_was_built() {
+        let expected = "\
+built      2026-01-02T03:04:05Z in 62 s by visiond 1.2.3 with TensorRT 10.3.0
+built on   Orin, SM 8.7, CUDA 12.6
+options    --fp16 --dla=0
+precision  fp16
+from       /models/net.onnx (sha256 ef)
+";
+        assert_eq!(sidecar_lines(&sidecar(), "ab"), expected);
+        let bare = sidecar_lines(&Sidecar { options: Vec::new(), sm: None, cuda: None, ..sidecar() }, "ab");
+        assert!(bare.contains("\nbuilt on   Orin\nprecision  fp16\n"), "{bare}");
+    }
+
+    fn description(loaded: Option<LoadedEngine>, sidecar_file: Option<Sidecar>) -> EngineDescription {
+        let path = PathBuf::from("/models/net.engine");
+        let sha256 = "ab".to_owned();
+        EngineDescription {
+            path: path.clone(),
+            size_bytes: 5,
+            sha256: sha256.clone(),
+            built_by: "TensorRT 10.3.0".to_owned(),
+            compute_capabilities: Vec::new(),
+            metadata: [("task".to_owned(), "detect".to_owned())].into(),
+            sidecar: None,
+            refused: loaded.is_none().then(|| "no GPU".to_owned()),
+            loaded,
+            card: CardDescription::unknown("unknown"),
+            heads: Vec::new(),
+            sidecar_file,
+            guesses: Vec::new(),
+            outputs: Vec::new(),
+            file: ModelFile { path, size_bytes: 5, sha256 },
+        }
+    }
+
+    #[test]
+    fn an_engine_that_cannot_be_loaded_is_described_by_its_files() {
+        let expected = "\
+file       /models/net.engine
+size       5 B
+sha256     ab
+engine     built by TensorRT 10.3.0
+sidecar    none (/models/net.engine.json does not exist)
+metadata   task = detect
+runs here  no: no GPU
+card       unknown
+";
+        assert_eq!(description(None, None).text(true), expected);
+        let compute_capabilities = vec!["8.6".to_owned(), "8.7".to_owned()];
+        let text = EngineDescription { compute_capabilities, ..description(None, Some(sidecar())) }.text(false);
+        assert!(
+            text.contains("engine     built by TensorRT 10.3.0, for GPUs of SM 8.6, 8.7\nbuilt      2026-"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn a_loaded_engine_has_its_heads_and_on_request_its_layers() {
+        let with_layers = description(Some(loaded()), None).text(true);
+        let without = description(Some(loaded()), None).text(false);
+        assert!(without.contains("\nfits       no head of visiond reads the outputs \n"), "{without}");
+        assert!(!without.contains("LAYER, TACTIC") && with_layers.starts_with(&without), "{with_layers}");
+        let rows = "\n
+       PRECISION  KIND                      LAYER, TACTIC
+    0  FP16       CaskConvolution           conv1  [sm87_xmma]
+    1  -          CaskConvolution           conv2  [sm87_xmma]
+";
+        assert!(with_layers.ends_with(&rows[1..]), "{with_layers}");
+    }
+
+    #[test]
+    fn tensors_profiles_and_memory_of_a_loaded_engine_have_their_words() {
+        let profile = |sizes: [usize; 3]| json!({ "min": [sizes[0]], "opt": [sizes[1]], "max": [sizes[2]] });
+        let tensor = |name: &str, direction, location, profiles| EngineTensor {
+            name: name.to_owned(),
+            direction,
+            dtype: "i32",
+            shape: vec![Some(2)],
+            location,
+            format: String::new(),
+            profiles,
+        };
+        let described = LoadedEngine {
+            name: "net".to_owned(),
+            tensors: vec![
+                tensor("size", "input", "host", vec![profile([2, 2, 2]), profile([1, 2, 4])]),
+                tensor("out", "output", "gpu", Vec::new()),
+            ],
+            profiles: 2,
+            memory_bytes: None,
+            layers: Vec::new(),
+            ..loaded()
+        };
+        let expected = "\
+runs here  on TensorRT 10.3.0 on Orin (SM 8.7)
+model      net
+input      size i32 [2], in host memory
+output     out i32 [2]
+profile    0: size [2]
+profile    1: size [1] to [4], tuned for [2]
+GPU memory 1.0 MB more for each context
+layers     2
+";
+        assert_eq!(loaded_lines(&described), expected);
+    }
 }

@@ -368,4 +368,60 @@ mod tests {
         assert_eq!(of([true, true]), ["a", "b"]);
         assert_eq!(of([false, false]), ["a", "b"]);
     }
+
+    #[test]
+    fn a_contradiction_begins_above_its_limit_and_in_any_of_the_pictures() {
+        let few = Findings { count: 8, highest: 0.9, longest_side: 90.0, best: Some(0), ..NONE };
+        for (odd, expected) in [
+            (Findings { count: 1_000, ..few }, None),
+            (Findings { highest: 1.05, ..few }, None),
+            (Findings { highest: 1.06, ..few }, Some("its scores reach 1.1")),
+            (Findings { empty: 3, count: 3, ..few }, None),
+            (Findings { empty: 4, count: 8, ..few }, None),
+            (Findings { empty: 5, count: 9, ..few }, Some("5 of its 9 boxes have no area")),
+        ] {
+            for place in 0..3 {
+                let [scene, corner, noise] = std::array::from_fn(|at| if at == place { odd } else { few });
+                assert_eq!(objection(&CardTrial::Ran { scene, corner, noise }).as_deref(), expected, "{place}");
+            }
+        }
+        let many = Findings { count: 1_001, ..few };
+        assert_eq!(objection(&CardTrial::Ran { scene: many, corner: many, noise: few }), None, "a crowd");
+    }
+
+    #[test]
+    fn boxes_of_an_order_have_an_area_and_two_pixels_in_some_picture() {
+        let found = |count, empty, longest_side| Findings { count, empty, longest_side, ..NONE };
+        let small = found(1, 0, 1.9);
+        for (pictures, expected) in [
+            ([small, small, small], Some("no side of its boxes is longer than 1.9 pixels")),
+            ([found(1, 0, 2.0), small, small], None),
+            ([small, found(1, 0, 2.0), small], None),
+            ([small, small, found(1, 0, 2.0)], None),
+            ([found(3, 1, 9.0), found(3, 2, 9.0), found(9, 3, 9.0)], Some("6 of its boxes have no area")),
+            ([NONE, found(1, 0, 9.0), NONE], None),
+        ] {
+            let [scene, corner, noise] = pictures;
+            let objection = objection_to_order(&CardTrial::Ran { scene, corner, noise });
+            assert_eq!(objection, expected.map(|reason| Some(reason.to_owned())));
+        }
+    }
+
+    #[test]
+    fn other_lines_replace_those_that_a_card_assumes_and_no_others() {
+        let card = "[input]\n# Assumed: no metadata\nscale = 1\n[head]\n";
+        let expected = "[input]\norder = \"bgr\"\nmean = 0\n# Assumed: no metadata\nscale = 1\n[head]\n";
+        assert_eq!(fed_like(card, &["order = \"bgr\"", "mean = 0"]).as_deref(), Some(expected));
+        assert_eq!(fed_like("[input]\nscale = 1\n", &["mean = 0"]), None);
+    }
+
+    #[test]
+    fn answers_are_alike_up_to_a_difference_of_a_twentieth() {
+        let answer = |class_id, score| Answer { lines: Vec::new(), class_id, score };
+        let kept = |a, b| differing(vec![a, b]).len();
+        assert_eq!(kept(answer(1, 0.0), answer(1, SAME)), 0);
+        assert_eq!(kept(answer(1, 0.25), answer(1, 0.31)), 2);
+        assert_eq!(kept(answer(1, 0.31), answer(1, 0.25)), 2);
+        assert_eq!(kept(answer(1, 0.25), answer(2, 0.25)), 2);
+    }
 }

@@ -130,4 +130,29 @@ mod tests {
         let level = r"Log level; each level includes those before it. \fB\-\-log\-level\fR, \fB\-v\fR and \fB\-q\fR on the command line";
         assert!(page.contains(level), "the text of a key, with its code in bold");
     }
+
+    #[test]
+    fn a_key_is_required_optional_or_has_its_default() {
+        fn unions(keys: &[Key]) -> usize {
+            let of = |key: &Key| match &key.shape {
+                Shape::Union(variants) => 1 + variants.iter().map(|variant| unions(&variant.keys)).sum::<usize>(),
+                Shape::UnionTable(variants) => variants.iter().map(|variant| unions(&variant.keys)).sum(),
+                Shape::Table(keys) | Shape::Tables(keys) => unions(keys),
+                Shape::Value(_) => 0,
+            };
+            keys.iter().map(of).sum()
+        }
+        let page = text("2026-01-31");
+        let types = page.matches(".TP\n\\fBtype\\fR (required)\n").count();
+        assert!(types > 0 && types == unions(&keys()), "{types} tables with a type, of {}", unions(&keys()));
+        for line in [
+            ".SH [[camera]]\n",
+            ".SH [log]\n",
+            ".TP\n\\fBlevel\\fR = \\fI\"info\"\\fR\n",
+            ".TP\n\\fBpath\\fR (required)\n",
+            ".TP\n\\fBcard\\fR (optional)\n",
+        ] {
+            assert!(page.contains(line), "{line} is missing:\n{page}");
+        }
+    }
 }

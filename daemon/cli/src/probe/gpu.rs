@@ -242,4 +242,34 @@ mod tests {
         assert_eq!(driver("thor-38.4.0"), "L4T 38.4.0");
         assert_eq!(driver("xavier-nx-35.4.1"), "L4T 35.4.1");
     }
+
+    #[test]
+    fn a_video_engine_is_a_line_with_its_codecs_or_why_it_decodes_none() {
+        let video = |kind: &str, max_width, max_height| DecodedVideo {
+            kind: kind.to_owned(),
+            max_width,
+            max_height,
+            engines: 1,
+        };
+        let gpu = |index, decodes, no_decoder: Option<&str>| ProbedGpu {
+            index,
+            name: "H200".to_owned(),
+            sm: "9.0".to_owned(),
+            integrated: false,
+            memory_bytes: 1 << 30,
+            memory_free_bytes: None,
+            multiprocessors: 1,
+            frames: "host",
+            frames_measured: Vec::new(),
+            decodes,
+            no_decoder: no_decoder.map(str::to_owned),
+            why: None,
+        };
+        let decodes = vec![video("H.264", 4096, 4096), video("H.265 10 bit", 8192, 8192)];
+        let devices = vec![gpu(0, decodes, None), gpu(1, Vec::new(), Some("no driver"))];
+        let all = Gpus { available: true, reason: None, driver: None, cuda: None, devices };
+        let lines = ["0: H.264 to 4096x4096; H.265 10 bit to 8192x8192", "1: not available: no driver"];
+        assert_eq!(all.decoder_lines(), lines);
+        assert_eq!(all.lines()[1], "1: H200 (SM 9.0), 1.0 GiB of memory, CUDA ?");
+    }
 }

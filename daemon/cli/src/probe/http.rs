@@ -261,4 +261,37 @@ login = \"/etc/visiond/camera.login\"   # one line, user:password; readable by v
         assert!(advice(&WatchedParts { pictures: 1, ..parts() })[0].contains("--watch"));
         assert!(advice(&WatchedParts { damaged: 2, ..parts() })[0].contains("damaged"));
     }
+
+    #[test]
+    fn what_is_not_known_of_a_stream_is_left_out() {
+        let few = WatchedParts {
+            pictures: 1,
+            damaged: 3,
+            size: None,
+            bytes: 2_000,
+            fps: None,
+            seconds: 1.006,
+            has_ended: false,
+        };
+        let offer = HttpOffer { media_type: String::new(), ..offer(HttpContent::Mjpeg(few.clone())) };
+        let told = text(&report(&offer, &[], false));
+        let expected = "\
+camera       http://10.0.0.2/a
+sends        one JPEG after another (MJPEG) (without a media type): `type = \"mjpeg\"` reads it
+came         1 pictures in 1.01 s, 3 damaged
+advice       one picture came: watch longer with --watch to know the rate
+advice       pictures were damaged: restart the camera, or update its firmware
+";
+        assert!(told.starts_with(expected), "{told}");
+        assert!(advice(&WatchedParts { pictures: 2, damaged: 0, ..few }).is_empty());
+    }
+
+    #[test]
+    fn one_picture_has_its_size_and_the_interval_of_its_source() {
+        let told = text(&report(&offer(HttpContent::Snapshot { size: [64, 48], bytes: 1001 }), &[], false));
+        let sends = "sends        one picture of 2 kB, 64x48 (x/y): `type = \"snapshot\"` reads it\n";
+        assert!(told.contains(sends) && told.ends_with("interval = \"1 s\"\n"), "{told}");
+        let video = text(&report(&offer(HttpContent::Video("FLV".to_owned())), &[], false));
+        assert!(video.contains("FLV (x/y): `type = \"video\"` reads it") && !video.contains("interval"), "{video}");
+    }
 }

@@ -247,4 +247,52 @@ pub(super) mod tests {
     fn a_user_in_the_url_is_seen() {
         assert!(has_user("rtsp://u:p@host/x") && !has_user("rtsp://host/x@y"));
     }
+
+    #[test]
+    fn an_error_about_a_key_names_the_option_of_this_command() {
+        for (error, end) in [
+            ("it wants a password: set `login`", "set `login` (for this command: --login FILE)"),
+            ("set `fingerprint = ...`", " (for this command: --fingerprint, --ca or --insecure)"),
+            ("connection refused", "connection refused"),
+        ] {
+            let error = cannot_ask(&SourceError::permanent(error));
+            assert!(error.message.ends_with(end) && error.exit == Exit::Input, "{error:?}");
+        }
+    }
+
+    #[test]
+    fn a_certificate_is_pinned_as_it_was_accepted() {
+        let pin = "ab".repeat(32);
+        for (words, accepted_by, line) in [
+            (&["--insecure"][..], "nothing: any would be", "fingerprint = \"AB:CD\"\n"),
+            (&["--fingerprint", &pin], "its fingerprint", "fingerprint = \"AB:CD\"\n"),
+            (&["--ca", "/c.pem"], "the file of --ca", "ca = \"/c.pem\"\n"),
+            (&[], "the system's CAs", ""),
+        ] {
+            let args = args(&[&["--http", "u"], words].concat()).unwrap();
+            let report = CertificateReport::new("AB:CD", &args);
+            assert_eq!(report.line(), format!("certificate  accepted by {accepted_by}; SHA-256 AB:CD\n"));
+            assert_eq!(report.toml(&args), line);
+        }
+    }
+
+    #[test]
+    fn each_option_of_tls_needs_a_url_with_tls() {
+        let pin = "ab".repeat(32);
+        for words in [&["--insecure"][..], &["--fingerprint", &pin], &["--ca", "c.pem"]] {
+            let args = args(&[&["--http", "u"], words].concat()).unwrap();
+            let check = |url| args.check_scheme(url, ["http://", "https://"], "http://HOST/PATH").is_ok();
+            assert_eq!([check("https://h/"), check("http://h/")], [true, false], "{words:?}");
+        }
+    }
+
+    #[test]
+    fn a_login_is_known_from_its_file_or_the_url() {
+        let has = |words: &[&str], url| args(&[&["--rtsp", "u"], words].concat()).unwrap().has_login(url);
+        assert!(has(&["--login", "f"], "rtsp://h/") && has(&[], "rtsp://u:p@h/") && !has(&[], "rtsp://h/"));
+        let toml = source_toml("rtsp", "rtsp://h/***", true, false);
+        assert!(toml.ends_with("url = \"rtsp://h/***\"   # replace *** by what is there\n"), "{toml}");
+        let toml = source_toml("rtsp", "rtsp://h/a", false, true);
+        assert!(toml.contains("url = \"rtsp://h/a\"\nlogin = "), "{toml}");
+    }
 }

@@ -303,4 +303,82 @@ transport = \"udp\"
         // Too short to measure.
         assert_eq!(count(Watched { seconds: 1.0, key_frame_interval_s: None, timed_by_reports: 0, ..watched() }), 0);
     }
+
+    #[test]
+    fn advice_begins_above_four_seconds_and_where_most_times_are_of_arrival() {
+        let tcp = RtspTransport::Tcp;
+        let none = Watched { seconds: 4.0, key_frame_interval_s: None, timed_by_reports: 63, ..watched() };
+        assert!(!by_reports(&none) && by_reports(&Watched { timed_by_reports: 64, ..watched() }));
+        for (watched, transport, has_ended, expected) in [
+            (Watched { key_frame_interval_s: Some(4.0), ..watched() }, tcp, false, &[][..]),
+            (Watched { key_frame_interval_s: Some(4.06), ..watched() }, tcp, false, &["a key frame every 4.1 s: "]),
+            (none, tcp, false, &[]),
+            (
+                Watched { seconds: 4.5, ..none },
+                tcp,
+                false,
+                &["no second key frame came: ", "no sender report that can be "],
+            ),
+            (Watched { damaged: 1, ..watched() }, tcp, false, &["pictures were damaged: restart the camera"]),
+            (Watched { damaged: 1, ..watched() }, RtspTransport::Udp, false, &["pictures were damaged on their way: "]),
+            (watched(), tcp, true, &["the video ended while visiond watched: "]),
+        ] {
+            let found = advice(&watched, transport, has_ended);
+            assert_eq!(found.len(), expected.len(), "{found:?}");
+            assert!(found.iter().zip(expected).all(|(found, start)| found.starts_with(start)), "{found:?}");
+        }
+    }
+
+    #[test]
+    fn a_bad_camera_is_described_with_what_is_known() {
+        let stream = |is_readable, announced_fps| OfferedStream {
+            media: "video".to_owned(),
+            encoding: "h264".to_owned(),
+            size: None,
+            announced_fps,
+            is_readable,
+            is_played: false,
+        };
+        let few = Watched {
+            pictures: 1,
+            key_frames: 1,
+            damaged: 2,
+            timed_by_reports: 0,
+            bytes: 1_000,
+            seconds: 1.006,
+            key_frame_interval_s: None,
+        };
+        let offer = RtspOffer {
+            url: "rtsps://10.0.0.2/***".to_owned(),
+            has_secret: true,
+            certificate: Some("AB:CD".to_owned()),
+            streams: vec![stream(true, Some(12.5)), stream(false, None)],
+            watched: few,
+            ended: Some("the camera closed the connection".to_owned()),
+        };
+        let args = args(&["--rtsp", "u", "--insecure"]).unwrap();
+        let told = text(&CameraReport::new(&offer, &args, false));
+        let expected = "\
+camera       rtsps://10.0.0.2/*** over tcp
+certificate  accepted by nothing: any would be; SHA-256 AB:CD
+stream       video h264, announced with 12.5 frames a second: not played, it is not the first
+stream       video h264: not read
+came         1 pictures in 1.01 s, 2 damaged
+times        frames have the time of their arrival here
+ended        the camera closed the connection
+advice       the video ended while visiond watched: close other clients, or check the camera and the network
+advice       pictures were damaged: restart the camera, or try another codec in it
+
+Configuration of this camera:
+
+[[camera]]
+name = \"camera\"
+
+[camera.source]
+type = \"rtsp\"
+url = \"rtsps://10.0.0.2/***\"   # replace *** by what is there
+fingerprint = \"AB:CD\"
+";
+        assert_eq!(told, expected);
+    }
 }

@@ -27,12 +27,18 @@ const BY_STANDARD_OUTPUT: &str = r#"exec "$@" fd=1"#;
 
 /// Counts the frames and other bytes of both runs.
 pub fn run(test: &mut AreaTest) {
+    let [launch, inspect] = ["gst-launch-1.0", "gst-inspect-1.0"].map(|name| find_program(Path::new(name)));
+    run_with(launch.as_deref(), inspect.as_deref(), test);
+}
+
+/// As [`run`], with these programs of GStreamer.
+fn run_with(launch: Option<&Path>, inspect: Option<&Path>, test: &mut AreaTest) {
     const CHECK: &str = "nvarguscamerasrc";
     const WANTED: &str = "100 frames and nothing else";
-    let Some(launch) = find_program(Path::new("gst-launch-1.0")) else {
+    let Some(launch) = launch else {
         return test.skip(CHECK, "gst-launch-1.0 is not installed");
     };
-    let inspected = find_program(Path::new("gst-inspect-1.0")).map(|inspect| {
+    let inspected = inspect.map(|inspect| {
         let mut command = Command::new(inspect);
         command.arg(CHECK).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status()
     });
@@ -47,7 +53,7 @@ pub fn run(test: &mut AreaTest) {
             test.skip(&check, NO_TIME);
             continue;
         };
-        match supervise(&mut pipeline(&launch, script), PATIENCE.min(left), |_| {}) {
+        match supervise(&mut pipeline(launch, script), PATIENCE.min(left), |_| {}) {
             Ok(exited) => {
                 let (seen, passed) = count(&exited.output, FRAME_BYTES, exited.last_line());
                 if script == BY_DESCRIPTOR_3 {
@@ -98,8 +104,11 @@ fn line(bytes: &[u8]) -> String {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::expect_used)]
+    #![allow(clippy::expect_used, clippy::unwrap_used)]
 
+    use std::time::Instant;
+
+    use super::super::checks::Area;
     use super::*;
 
     #[test]
@@ -124,5 +133,88 @@ mod tests {
         };
         assert_eq!(written(BY_DESCRIPTOR_3), "frame");
         assert_eq!(written(BY_STANDARD_OUTPUT), "GST_ARGUS: chatter\nframe");
+    }
+
+    #[test]
+    fn only_whole_runs_pass_and_a_failed_one_ends_with_the_programs_last_line() {
+        let of = |length: usize, last| count(&vec![128; length], 1000, last);
+        assert_eq!(of(100_000, "done"), ("100 frames and 0 bytes".to_owned(), true), "its last line does not matter");
+        assert_eq!(of(99_999, "no signal"), ("99 frames and 999 bytes; no signal".to_owned(), false));
+        assert_eq!(of(101_000, "done"), ("101 frames and 0 bytes".to_owned(), false));
+        assert_eq!(of(5_000, ""), ("5 frames and 0 bytes".to_owned(), false));
+    }
+
+    #[test]
+    fn each_kind_of_text_is_shown_up_to_its_end_or_80_characters() {
+        let mut bytes = vec![128; FRAMES * 1000];
+        // In a frame such bytes are pixels.
+        bytes[500..508].copy_from_slice(b"CONSUMER");
+        assert_eq!(count(&bytes, 1000, ""), ("100 frames and 0 bytes".to_owned(), true));
+        bytes[500..508].fill(128);
+        let text = format!("CONSUMER: {}~ end\nSetting pipeline to PLAYING\x7f", "x".repeat(80));
+        bytes.splice(0..0, text.bytes());
+        let shown = format!("`CONSUMER: {}`, `Setting pipeline to PLAYING`", "x".repeat(70));
+        assert_eq!(count(&bytes, 1000, "").0, format!("100 frames and {} bytes, among them {shown}", text.len()));
+        assert_eq!(line(b" !~\x7f"), " !~");
+    }
+
+    /// Runs shell scripts in place of GStreamer's programs; returns the rows.
+    fn rows_by(launch: &str, inspect: &str, time: Duration) -> Vec<String> {
+        let folder = tempfile::tempdir().unwrap();
+        let [launch, inspect] = [("launch", launch), ("inspect", inspect)].map(|(name, script)| {
+            let path = folder.path().join(name);
+            // Another process writes it: a program that this one has open for writing, in any thread's child, cannot be run.
+            let mut write = Command::new("/bin/sh");
+            write.args(["-c", r#"printf '#!/bin/sh\n%s\n' "$1" >"$0" && chmod 755 "$0""#]).arg(&path).arg(script);
+            assert!(write.status().unwrap().success());
+            path
+        });
+        let mut test = AreaTest::new(Area::Argus, true, Instant::now() + time);
+        run_with(Some(&launch), Some(&inspect), &mut test);
+        test.rows.iter().map(|row| format!("{:?} {}: {}", row.outcome, row.check, row.seen)).collect()
+    }
+
+    const HOUR: Duration = Duration::from_secs(3_600);
+
+    #[test]
+    fn frames_through_descriptor_3_must_be_whole_and_alone_and_what_is_printed_is_shown() {
+        let launch = format!(
+            "for last; do :; done\n\
+             case $last in fd=3) echo 'GST_ARGUS: chatter'; head -c {} /dev/zero >&3 ;; \
+             *) echo 'GST_ARGUS: chatter'; head -c {FRAME_BYTES} /dev/zero ;; esac",
+            FRAMES * FRAME_BYTES
+        );
+        assert_eq!(
+            rows_by(&launch, "test $1 = nvarguscamerasrc", HOUR),
+            [
+                "Pass 100 frames through descriptor 3: 100 frames and 0 bytes",
+                "Info 100 frames through standard output: 1 frames and 19 bytes, among them `GST_ARGUS: chatter`",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_camera_that_gives_nothing_fails_and_what_is_missing_is_skipped() {
+        let without_camera = rows_by("echo 'No cameras available' >&2; exit 1", "", HOUR);
+        let seen = "0 frames and 0 bytes; No cameras available";
+        assert_eq!(
+            without_camera,
+            [
+                format!("Fail 100 frames through descriptor 3: {seen}"),
+                format!("Info 100 frames through standard output: {seen}"),
+            ]
+        );
+        let without_element = rows_by("", "exit 1", HOUR);
+        assert!(
+            without_element.len() == 1
+                && without_element[0].starts_with("Skipped nvarguscamerasrc: GStreamer has no such element"),
+            "{without_element:?}"
+        );
+        let late = rows_by("", "", Duration::ZERO);
+        let skipped = |way| format!("Skipped 100 frames through {way}: {NO_TIME}");
+        assert_eq!(late, ["descriptor 3", "standard output"].map(skipped));
+        let mut test = AreaTest::new(Area::Argus, true, Instant::now());
+        run_with(None, None, &mut test);
+        assert_eq!(test.rows[0].seen, "gst-launch-1.0 is not installed");
     }
 }

@@ -434,4 +434,78 @@ mod tests {
         assert_eq!(of(0), "0 Camera 0, status 0x0");
         assert_eq!(of(1), "0 Camera 0, status 0x1 (no power)");
     }
+
+    #[test]
+    fn the_pattern_with_upright_coloured_bars_is_chosen() {
+        let item = |index, text: &str| MenuItem { index, text: text.to_owned() };
+        let with = |name: &str, kind, texts: &[&str]| {
+            let mut control = Control::default();
+            (control.name, control.kind) = (name.to_owned(), kind);
+            control.items = (0..).zip(texts).map(|(index, text)| item(index, text)).collect();
+            control
+        };
+        let chosen = |controls: &[Control]| color_bar_item(controls).map(|item| item.index);
+        let odd = ["Disabled", "Grey Color Bars", "Fade to gray colour bar", "Horizontal Color Bars", "Solid colour"];
+        let menu = |texts: &[&str]| with(TEST_PATTERN, ControlKind::Menu, texts);
+        for (last, expected) in
+            [("Vertical COLOR Bars", Some(5)), ("100% colourbar", Some(5)), ("PN9", None), ("Bars", None)]
+        {
+            assert_eq!(chosen(&[menu(&[&odd[..], &[last]].concat())]), expected, "{last}");
+        }
+        let bars = ["Color Bars"];
+        let others = [with("colorfx", ControlKind::Menu, &bars), with(TEST_PATTERN, ControlKind::IntegerMenu, &bars)];
+        assert_eq!(chosen(&others), None, "other controls");
+    }
+
+    #[test]
+    fn each_bit_of_an_inputs_status_has_its_name() {
+        let of = |status| input(Some(Input { index: 1, name: "HDMI".to_owned(), status, capabilities: 0 }));
+        for (status, words) in [
+            (sys::V4L2_IN_ST_NO_POWER, "no power"),
+            (sys::V4L2_IN_ST_NO_SIGNAL, "no signal"),
+            (sys::V4L2_IN_ST_NO_COLOR, "no colour"),
+            (sys::V4L2_IN_ST_NO_H_LOCK, "no horizontal lock"),
+            (sys::V4L2_IN_ST_NO_V_LOCK, "no vertical lock"),
+            (sys::V4L2_IN_ST_NO_SYNC, "no sync"),
+            (sys::V4L2_IN_ST_NO_CARRIER, "no carrier"),
+            (sys::V4L2_IN_ST_NO_POWER | sys::V4L2_IN_ST_NO_SYNC, "no power, no sync"),
+        ] {
+            assert_eq!(of(status), format!("1 HDMI, status {status:#x} ({words})"));
+        }
+        assert_eq!(input(None), "the driver reports no input");
+    }
+
+    #[test]
+    fn a_stamp_is_fresh_from_a_tenth_of_a_second_ahead_to_a_second_behind() {
+        let ms = 1_000_000_u64;
+        let clock = |timestamp_ns: u64| {
+            let mut one = arrival(0, timestamp_ns, 100_000 * ms);
+            (one.arrived.realtime_ns, one.arrived.counter_ns) = (0, None);
+            Stamps::of(&[one]).clock()
+        };
+        assert_eq!([clock(100_100 * ms), clock(100_101 * ms)], [Some("monotonic"), None]);
+        assert_eq!([clock(99_000 * ms), clock(98_999 * ms)], [Some("monotonic"), None]);
+    }
+
+    #[test]
+    fn flags_of_stamps_have_words_and_a_clock_that_some_frames_lack_is_left_out() {
+        let flagged = |flags| Stamps::of(&[Arrival { flags, ..arrival(0, 1, 1) }]).flags;
+        assert_eq!(flagged(sys::V4L2_BUF_FLAG_TIMESTAMP_MONOTONIC), "monotonic, end of frame");
+        let copied = sys::V4L2_BUF_FLAG_TIMESTAMP_COPY | sys::V4L2_BUF_FLAG_TSTAMP_SRC_SOE;
+        assert_eq!(flagged(copied | sys::V4L2_BUF_FLAG_ERROR), "copied, start of exposure");
+        assert_eq!(flagged(0), "unknown, end of frame");
+        let mut second = arrival(1, 1, 1);
+        second.arrived.counter_ns = None;
+        let names: Vec<_> = Stamps::of(&[arrival(0, 1, 1), second]).ages.iter().map(|(name, _)| *name).collect();
+        assert_eq!(names, ["monotonic", "realtime"]);
+    }
+
+    #[test]
+    fn a_spread_has_its_extremes_and_the_value_in_the_middle() {
+        let spread = Spread::of([9.0, 1.0, 5.0, 4.0].into_iter());
+        assert_eq!(spread, Spread { least: 1.0, median: 5.0, most: 9.0 });
+        let figures = spread.figures("age_").map(|(name, ms)| format!("{name} {ms}"));
+        assert_eq!(figures, ["age_least_ms 1", "age_median_ms 5", "age_most_ms 9"]);
+        assert_eq!([ms_between(0, 2_500_000), ms_between(2_500_000, 0)], [2.5, -2.5]);
+    }
 }

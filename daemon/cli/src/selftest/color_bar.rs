@@ -122,6 +122,8 @@ mod tests {
         assert!(wrong(|[r, g, _]| [255, r, g]).contains("A R G B, with A set"));
         assert!(wrong(|[r, g, _]| [0, r, g]).contains("A R G B, with A empty"));
         assert!(wrong(|[_, g, b]| [255, b, g]).contains("A B G R, with A set"));
+        assert!(wrong(|[_, g, b]| [0, b, g]).contains("A B G R, with A empty"));
+        assert!(wrong(|[r, g, b]| [g, r, b]).contains("a mosaic of another order"));
     }
 
     #[test]
@@ -132,5 +134,26 @@ mod tests {
         assert_eq!(Colors::of(&two), Colors::Unknown("red, red, red, red, blue, blue, blue, blue".to_owned()));
         // Smaller than eight bars.
         assert!(matches!(Colors::of(&RgbImage::from_pixel(2, 1, Rgb([0; 3]))), Colors::Unknown(_)));
+    }
+
+    #[test]
+    fn the_middle_of_a_bar_decides_and_a_channel_is_on_above_the_middle_of_its_range() {
+        // Blurred edges, a caption at the top, uneven brightness and a black level that is not black.
+        let bars = RgbImage::from_fn(320, 60, |x, y| {
+            let (bar, within) = ((x / 40) as usize, x % 40);
+            let uneven = (bar as u8) * 8;
+            let level = |on: bool| if on { 180 - uneven } else { 20 + uneven };
+            if !(10..30).contains(&within) || y < 15 { Rgb([100; 3]) } else { Rgb(BARS[bar].map(level)) }
+        });
+        assert_eq!(Colors::of(&bars), Colors::Right);
+    }
+
+    #[test]
+    fn a_channel_varies_from_a_contrast_of_40_on() {
+        let bars = |off| picture(move |pixel| pixel.map(|value| if value > 100 { 90 } else { off }));
+        assert_eq!(Colors::of(&bars(50)), Colors::Right);
+        assert_eq!(Colors::of(&bars(51)), Colors::Unknown(["black"; 8].join(", ")));
+        let bright = picture(|pixel| pixel.map(|value| if value > 100 { 167 } else { 128 }));
+        assert_eq!(Colors::of(&bright), Colors::Unknown(["white"; 8].join(", ")));
     }
 }

@@ -572,4 +572,27 @@ mod tests {
         let frame = picture(&layout);
         assert!(frame.chunks_exact(2).all(|sample| u16::from_le_bytes([sample[0], sample[1]]) < 1024));
     }
+
+    #[test]
+    fn a_frame_is_a_gradient_with_noise_so_that_no_part_is_like_another() {
+        let of = |format| picture(&FrameLayout::packed(format, 256, 128, ColorDescription::default()).unwrap());
+        let frame = of(PixelFormat::Yuyv);
+        for (block, bytes) in frame.chunks(64).enumerate() {
+            let least = 40 + (block % 160) as u8;
+            assert!(bytes.iter().all(|byte| (least..=least + 7).contains(byte)), "block {block}");
+            assert!(bytes.iter().any(|byte| *byte != bytes[0]), "block {block} has no noise");
+        }
+        // Samples of 10 bits use all of them.
+        let samples = of(PixelFormat::Bayer(BayerOrder::Rggb, BayerDepth::Bits10));
+        let used = samples.as_chunks::<2>().0.iter().fold(0, |used, sample| used | u16::from_le_bytes(*sample));
+        assert_eq!(used, 0x03ff);
+    }
+
+    #[test]
+    fn the_reference_tensor_is_of_the_usual_size() {
+        let layout = FrameLayout::packed(PixelFormat::Grey, 64, 48, ColorDescription::default()).unwrap();
+        let tensor = on_the_cpu(&layout, &picture(&layout)).unwrap();
+        assert_eq!(tensor.len(), 3 * 640 * 640 * 2);
+        assert!(load_core(Instant::now()).is_ok_and(|runs| runs == 0), "nothing after its time");
+    }
 }

@@ -438,4 +438,75 @@ mod tests {
         let text = "Character devices:\n  1 mem\n 81 video4linux\n499 nvgpu\n\nBlock devices:\n  8 sd\n";
         assert_eq!(drivers(text).into_keys().collect::<Vec<_>>(), [1, 81, 499]);
     }
+
+    #[test]
+    fn patterns_are_those_of_fnmatch() {
+        let fits = |pattern: &str, name: &str| glob(pattern).is_some_and(|pattern| pattern.is_match(name));
+        for (pattern, yes, no) in [
+            ("nv*", "nvidia", "xnv"),
+            ("nv?", "nv1", "nv"),
+            ("nv?", "nvx", "nv12"),
+            ("a.b", "a.b", "axb"),
+            ("a-b", "a-b", "ab"),
+            ("x[a-c]y", "xby", "xdy"),
+            ("x[!a-c]y", "xdy", "xby"),
+            ("x[a-c]*y", "xb12y", "xb12"),
+            ("x[*?]y", "x*y", "xay"),
+            ("a!b", "a!b", "ab"),
+            ("gpu", "gpu", "gpus"),
+        ] {
+            assert!(fits(pattern, yes), "{pattern} fits {yes}");
+            assert!(!fits(pattern, no), "{pattern} does not fit {no}");
+        }
+        assert!(glob("a[b").is_none());
+    }
+
+    #[test]
+    fn a_driver_counts_its_nodes_and_a_node_that_went_or_stays_closed_has_a_line() {
+        let node = |path: &str, before: Option<NodeState>, after| DeviceNode { path: path.into(), before, after };
+        let without_driver = NodeState { driver: None, ..state(None, 5) };
+        let closed = state(Some(libc::EACCES), 1);
+        let nodes = [
+            node("/dev/gone", Some(state(None, 1)), None),
+            node("/dev/closed", Some(closed.clone()), Some(closed)),
+            node("/dev/open", Some(state(None, 1)), Some(state(None, 1))),
+            node("/dev/other", None, Some(without_driver)),
+        ];
+        let mut test = AreaTest::new(Area::Nodes, true, Instant::now());
+        rows(&nodes, &mut test);
+        let lines: Vec<_> = test.rows.iter().map(|row| format!("{}: {}", row.check, row.seen)).collect();
+        assert_eq!(
+            lines,
+            [
+                "major 5: 1 can be opened",
+                "nvgpu: 1 can be opened, 1 cannot",
+                "/dev/gone: disappeared with the GPU's first use",
+                "/dev/closed: root:video 0660, nvgpu 1:0, Permission denied (os error 13)",
+                "/dev/other: made by the GPU's first use: root:video 0660, unknown 5:0, opens",
+            ]
+        );
+        assert_eq!(test.rows[1].figures, [("opened".to_owned(), 1.0), ("refused".to_owned(), 1.0)].into());
+    }
+
+    #[test]
+    fn the_depth_of_folders_ends_at_three() {
+        let dev = tempfile::tempdir().unwrap();
+        fs::create_dir_all(dev.path().join("a/b/c")).unwrap();
+        for name in ["one", "a/two", "a/b/three", "a/b/c/four"] {
+            fs::write(dev.path().join(name), "").unwrap();
+        }
+        let mut found: Vec<_> =
+            paths(dev.path()).iter().map(|path| path.file_name().unwrap().to_str().unwrap().to_owned()).collect();
+        found.sort();
+        assert_eq!(found, ["one", "three", "two"]);
+    }
+
+    #[test]
+    fn nodes_that_are_gone_are_not_compared_and_without_any_there_is_no_row() {
+        let gone = DeviceNode { path: "/dev/gone".into(), before: Some(state(None, 1)), after: None };
+        let mut test = AreaTest::new(Area::Nodes, true, Instant::now());
+        grandchildren(std::slice::from_ref(&gone), &mut test);
+        assert!(test.rows.is_empty());
+        assert!(differences(&[gone], &[]).is_empty());
+    }
 }

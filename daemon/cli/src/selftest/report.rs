@@ -134,4 +134,27 @@ visiond 0.1.0 on aarch64, 2026-01-02T03:04:05Z, 13 s
         assert_eq!(serde_json::from_value::<Report>(json)?, report());
         Ok(())
     }
+
+    #[test]
+    fn areas_that_were_not_tested_at_all_are_named_last() {
+        let rows = |area, outcomes: &[Outcome]| {
+            let mut test = AreaTest::new(area, true, Instant::now());
+            for &outcome in outcomes {
+                test.info("check", "seen");
+                if let Some(row) = test.rows.last_mut() {
+                    row.outcome = outcome;
+                }
+            }
+            test.rows
+        };
+        let skipped = [Outcome::Skipped; 2];
+        let rows = [
+            rows(Area::Board, &[Outcome::Skipped, Outcome::Info]),
+            rows(Area::Cuda, &skipped),
+            rows(Area::Memory, &[Outcome::Fail, Outcome::Pass]),
+            rows(Area::Heat, &skipped),
+        ];
+        let table = Report { rows: rows.concat(), ..report() }.table();
+        assert!(table.ends_with("1 passed, 1 failed, 5 skipped\nnot tested at all: cuda, heat\n"), "{table}");
+    }
 }

@@ -204,4 +204,23 @@ mod tests {
             "{shares:?}"
         );
     }
+
+    #[test]
+    fn the_input_covers_its_range_and_no_pixel_is_like_its_neighbour() {
+        let folder = tempfile::tempdir().unwrap();
+        let onnx = folder.path().join("known.onnx");
+        fs::write(&onnx, KNOWN).unwrap();
+        let options = EngineOptions { backend: Some(Backend::Rten), ..EngineOptions::default() };
+        let engine = Engine::load(&onnx, &options).unwrap();
+        let mut session = engine.session().unwrap();
+        fill(&mut session);
+        let mut input = session.input_mut(0);
+        let bytes = input.bytes();
+        let values: Vec<f32> = bytes.as_chunks::<4>().0.iter().map(|bytes| f32::from_ne_bytes(*bytes)).collect();
+        assert!(values.windows(2).all(|pair| (pair[0] - pair[1]).abs() > 0.1), "neighbours differ");
+        assert_eq!(
+            (values.iter().copied().fold(1.0, f32::min), values.iter().copied().fold(0.0, f32::max)),
+            (0.0, 1.0)
+        );
+    }
 }

@@ -5,11 +5,11 @@
 use super::checks::Outcome;
 use super::*;
 
-#[test]
-fn after_the_time_limit_nothing_begins_and_every_row_says_so() {
-    let args = Args {
-        camera: vec!["/dev/null".parse().unwrap()],
-        only: vec![Area::Cuda, Area::Memory, Area::Tensorrt, Area::Cameras],
+/// A test of these areas whose time is over.
+fn no_time(only: Vec<Area>) -> Args {
+    Args {
+        camera: Vec::new(),
+        only,
         load: Duration::ZERO,
         report: None,
         json: false,
@@ -17,6 +17,14 @@ fn after_the_time_limit_nothing_begins_and_every_row_says_so() {
         in_process: false,
         inner: Some(Duration::ZERO),
         compile_kernels: false,
+    }
+}
+
+#[test]
+fn after_the_time_limit_nothing_begins_and_every_row_says_so() {
+    let args = Args {
+        camera: vec!["/dev/null".parse().unwrap()],
+        ..no_time(vec![Area::Cuda, Area::Memory, Area::Tensorrt, Area::Cameras])
     };
     let report = test(&args);
     let rows: Vec<_> = report.rows.iter().map(|row| (row.area, row.outcome, row.seen.as_str())).collect();
@@ -49,5 +57,34 @@ fn a_stored_report_is_read_back_whole_and_shows_the_same_table() {
         let packed = folder.path().join("report.tar.gz");
         archive::write(&packed, &report, &Redaction::new(folder.path(), [])).unwrap();
         assert_eq!(archive::read(&packed).unwrap(), report);
+    }
+}
+
+#[test]
+fn the_sandbox_alone_repeats_all_that_it_can_and_with_others_only_those() {
+    for (only, expected) in [
+        (vec![Area::Sandbox], [&sandbox::AREAS[..], &[Area::Sandbox]].concat()),
+        (vec![Area::Argus, Area::Sandbox], vec![Area::Argus, Area::Sandbox]),
+        (vec![Area::Argus], vec![Area::Argus]),
+    ] {
+        let report = test(&no_time(only));
+        let mut areas: Vec<_> = report.rows.iter().map(|row| row.area).collect();
+        areas.dedup();
+        assert_eq!(areas, expected);
+    }
+}
+
+#[test]
+fn a_failed_check_fails_the_whole() {
+    let mut test = checks::AreaTest::new(Area::Board, true, Instant::now());
+    for (outcome, expected) in [
+        (Outcome::Pass, Exit::Success),
+        (Outcome::Skipped, Exit::Success),
+        (Outcome::Info, Exit::Success),
+        (Outcome::Fail, Exit::Failure),
+    ] {
+        test.info("a check", "seen");
+        test.rows.last_mut().unwrap().outcome = outcome;
+        assert_eq!(exit(&Report { rows: test.rows.clone(), ..Report::default() }), expected, "{outcome:?}");
     }
 }

@@ -320,4 +320,106 @@ mod tests {
         assert_eq!(colour(SinkCounts { spool: Some(SpoolCounts::default()), ..away.clone() }), Color::Yellow);
         assert_eq!(colour(away), Color::Red);
     }
+
+    #[test]
+    fn the_screen_has_all_tables_and_marks_what_is_wrong() {
+        let camera = |name: &str, phase: &str| CameraStatus {
+            name: name.to_owned(),
+            phase: phase.to_owned(),
+            reason: (phase != "streaming").then(|| format!("{name} is away")),
+            ..CameraStatus::default()
+        };
+        let line = |number: u64, level: &str| tail::Line {
+            number,
+            at: "2026-01-02T03:04:05.678Z".to_owned(),
+            level: level.to_owned(),
+            message: format!("{level} {number}"),
+            ..tail::Line::default()
+        };
+        let seen = StatusReport {
+            cameras: vec![camera("door", "streaming"), camera("gate", "waiting"), camera("yard", "failed")],
+            models: vec![ModelStatus { name: "net".to_owned(), ..ModelStatus::default() }],
+            sinks: vec![SinkCounts { name: "fleet".to_owned(), to: "mqtt".to_owned(), ..SinkCounts::default() }],
+            ..StatusReport::default()
+        };
+        // More lines than there is room for: the last ones are shown.
+        let lines = (1..20).map(|number| line(number, "info")).chain([line(20, "warn"), line(21, "error")]).collect();
+        let mut screen = Screen::new("unix:/x".to_owned(), Sort::Name);
+        screen.take(Ok((seen, Tail { lines, last: 21, missed: 0 })));
+        let mut terminal = Terminal::new(TestBackend::new(90, 20)).unwrap();
+        terminal.draw(|frame| screen.draw(frame)).unwrap();
+        let buffer = terminal.backend().buffer();
+        let rows: Vec<String> = (0..20)
+            .map(|y| (0..90).map(|x| buffer[(x, y)].symbol()).collect::<String>().trim_end().to_owned())
+            .collect();
+        assert_eq!(
+            rows,
+            [
+                "visiond  on , up 0 s, not ready:",
+                "0 MiB, 0 % of a core, 0 threads, 0 descriptors",
+                "",
+                "CAMERA  PHASE      FPS  P50 MS  P99 MS  PUBLISHED  DROPPED    %  DETECTIONS",
+                "door    streaming  0.0     0.0     0.0          0        0  0.0",
+                "gate    waiting    0.0     0.0     0.0          0        0  0.0  gate is away",
+                "yard    failed     0.0     0.0     0.0          0        0  0.0  yard is away",
+                "",
+                "MODEL  RUNS  ERRORS  REBUILT  ON  FILE",
+                "net       0       0        0",
+                "",
+                "SINK   STATE    WAITING  WRITTEN  LOST  TO",
+                "fleet  writing        0        0     0  mqtt",
+                "",
+                "LOG───────────────────────────────────────────────────────────────────────────────────────",
+                "03:04:05 info 18",
+                "03:04:05 info 19",
+                "03:04:05 warn 20",
+                "03:04:05 error 21",
+                "q quit  ? help  up/down select  r reverse  s sort: name",
+            ]
+        );
+        let colours: Vec<_> =
+            [(0, 4), (0, 5), (0, 6), (0, 12), (9, 16), (9, 17), (9, 18)].map(|at| buffer[at].fg).into();
+        let [plain, yellow, red] = [Color::Reset, Color::Yellow, Color::Red];
+        assert_eq!(colours, [plain, yellow, red, plain, plain, yellow, red]);
+        assert!(buffer[(0, 0)].modifier.contains(Modifier::BOLD) && !buffer[(0, 1)].modifier.contains(Modifier::BOLD));
+    }
+
+    #[test]
+    fn the_load_is_that_since_the_previous_answer_of_the_same_daemon() {
+        let answer = |started_at: &str, uptime_s, cpu_seconds| {
+            let mut seen = StatusReport { started_at: started_at.to_owned(), uptime_s, ..StatusReport::default() };
+            seen.process.cpu_seconds = cpu_seconds;
+            Ok((seen, Tail::default()))
+        };
+        let mut screen = Screen::new("unix:/x".to_owned(), Sort::Name);
+        for (started_at, uptime_s, cpu_seconds, load) in [
+            ("9:00", 10.0, 5.0, "50 % of a core"),
+            ("9:00", 14.0, 11.0, "150 % of a core"),
+            // Asked twice within the resolution of the uptime: the average since the start.
+            ("9:00", 14.0, 14.0, "100 % of a core"),
+            // Another daemon.
+            ("9:01", 20.0, 15.0, "75 % of a core"),
+        ] {
+            screen.take(answer(started_at, uptime_s, cpu_seconds));
+            let picture = drawn(&screen, 100, 40);
+            assert!(picture.contains(&format!(", {load},")), "{load}: {picture}");
+        }
+    }
+
+    #[test]
+    fn the_log_keeps_its_last_lines_and_begins_again_with_a_restarted_daemon() {
+        let lines = |numbers: std::ops::RangeInclusive<u64>| {
+            let lines = numbers.map(|number| tail::Line { number, ..tail::Line::default() }).collect();
+            Ok((StatusReport::default(), Tail { lines, ..Tail::default() }))
+        };
+        let mut screen = Screen::new("unix:/x".to_owned(), Sort::Name);
+        let mut kept = |answer| {
+            screen.take(answer);
+            (screen.log.first().unwrap().number, screen.log.len())
+        };
+        assert_eq!(kept(lines(1..=LINES as u64)), (1, LINES));
+        assert_eq!(kept(lines(501..=510)), (11, LINES));
+        assert_eq!(kept(Ok((StatusReport::default(), Tail::default()))), (11, LINES), "no news");
+        assert_eq!(kept(lines(510..=512)), (510, 3), "the number was there before");
+    }
 }

@@ -211,8 +211,9 @@ fn span(seconds: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use visiond_message::status::LabelFacts;
-    use visiond_message::status::SpoolCounts;
+    use visiond_message::status::{LabelFacts, ModelStatus, SpoolCounts};
+    use visiond_system::thermal::{JetsonSummary, Temperature};
+    use visiond_web::status::report::LastReload;
 
     fn camera(name: &str, fps: f64, p99: u64, dropped: u64) -> CameraStatus {
         let total = StageFacts { recent_p99_us: p99, ..StageFacts::default() };
@@ -304,5 +305,122 @@ mod tests {
         assert_eq!(sink(None, Some(true), unwritable()), "connected, messages are not kept on disk");
         assert_eq!(sink(Some("no space left on device"), None, None), "outage");
         assert_eq!(sink(None, Some(false), None), "outage");
+    }
+
+    #[test]
+    fn a_share_of_drops_just_below_a_tenth_of_a_per_cent_is_not_shown_as_none() {
+        let percent =
+            |published, dropped| dropped_percent(&CameraStatus { published, ..camera("door", 30.0, 0, dropped) });
+        assert_eq!([percent(999, 1), percent(1_000, 1), percent(0, 5)], ["0.1", "<0.1", "100.0"]);
+    }
+
+    #[test]
+    fn an_uptime_has_its_two_largest_units() {
+        for (seconds, text) in [
+            (0.9, "0 s"),
+            (59.9, "59 s"),
+            (60.0, "1 min 0 s"),
+            (3_599.0, "59 min 59 s"),
+            (3_600.0, "1 h 0 min"),
+            (86_399.0, "23 h 59 min"),
+            (86_400.0, "1 d 0 h"),
+            (30.0 * 86_400.0 + 5.0 * 3_600.0, "30 d 5 h"),
+        ] {
+            assert_eq!(span(seconds), text);
+        }
+    }
+
+    #[test]
+    fn the_average_load_is_that_since_the_start() {
+        let seen = |uptime_s, cpu_seconds| {
+            let mut seen = StatusReport { uptime_s, ..StatusReport::default() };
+            seen.process.cpu_seconds = cpu_seconds;
+            average_load(&seen)
+        };
+        assert_eq!([seen(0.0, 3.0), seen(4.0, 3.0)], [0.0, 0.75]);
+    }
+
+    #[test]
+    fn the_head_names_what_a_board_measures_and_a_rejected_reload() {
+        let temperature = Temperature { last: 51.6, max: 70.0 };
+        let jetson = JetsonSummary {
+            temperatures_c: [("tj".to_owned(), temperature)].into(),
+            power_mode: Some("MAXN".to_owned()),
+            gpu_load_now_percent: Some(87.4),
+            throttled_now: true,
+            ..Default::default()
+        };
+        let mut seen = StatusReport { jetson: Some(jetson), ready: true, ..StatusReport::default() };
+        let last = |applied| LastReload {
+            at: String::new(),
+            applied,
+            message: "visiond.toml:3: no such key\n3 | colour = 1".to_owned(),
+        };
+        seen.reloads.last = Some(last(false));
+        let lines = head(&seen, 0.126);
+        assert_eq!(
+            lines,
+            [
+                "visiond  on , up 0 s, ready",
+                "0 MiB, 13 % of a core, 0 threads, 0 descriptors",
+                "tj 52 °C, power mode MAXN, GPU 87 %, throttled",
+                "the last reload was rejected; the previous configuration stays in force: visiond.toml:3: no such key",
+            ]
+        );
+        seen.reloads.last = Some(last(true));
+        assert_eq!(head(&seen, 0.126).len(), 3);
+    }
+
+    #[test]
+    fn a_camera_has_a_line_with_its_drops_by_cause() {
+        let mut seen = camera("door", 30.0, 0, 0);
+        (seen.width, seen.height, seen.format) = (1280, 720, "nv12".to_owned());
+        (seen.model, seen.errors, seen.restarts, seen.watchers) = ("net".to_owned(), 1, 2, 3);
+        let end = "1 errors, reopened 2 times, 3 viewers";
+        assert_eq!(camera_line(&seen), format!("door: 1280x720 nv12, model net; nothing dropped; {end}"));
+        seen.io = Some("mmap".to_owned());
+        seen.dropped = [("overload".to_owned(), 4), ("corrupt".to_owned(), 0), ("stale".to_owned(), 1)].into();
+        let expected = format!("door: 1280x720 nv12, by mmap, model net; dropped: overload 4, stale 1; {end}");
+        assert_eq!(camera_line(&seen), expected);
+    }
+
+    #[test]
+    fn tables_have_a_row_for_each_model_sink_and_stage() {
+        let rows = |table: TextTable| -> Vec<String> { table.rows.iter().map(|row| row.join("|")).collect() };
+        let model = ModelStatus {
+            name: "net".to_owned(),
+            backend: "rten".to_owned(),
+            file: "net.onnx".to_owned(),
+            runs: 7,
+            errors: 2,
+            rebuilds: 1,
+            ..Default::default()
+        };
+        let mut seen = StatusReport { models: vec![model], ..StatusReport::default() };
+        assert_eq!(rows(models(&seen)), ["net|7|2|1|rten|net.onnx"]);
+        let spool = Some(SpoolCounts { records: 30, limit_bytes: 100, ..SpoolCounts::default() });
+        let sink = SinkCounts { name: "fleet".to_owned(), to: "mqtt".to_owned(), spool, ..SinkCounts::default() };
+        seen.sinks = vec![SinkCounts { waiting: 4, written: 5, lost: 6, ..sink }];
+        assert_eq!(rows(sinks(&seen)), ["fleet|writing|34|5|6|mqtt"]);
+        let facts = |us| StageFacts {
+            recent_p50_us: us,
+            recent_p99_us: 2 * us,
+            p99_us: 3 * us,
+            max_us: 4 * us,
+            ..StageFacts::default()
+        };
+        let stages_us = [("total", 5_000), ("infer", 3_000)].map(|(stage, us)| (stage.to_owned(), facts(us)));
+        let seen = CameraStatus { stages: stages_us.into(), ..CameraStatus::default() };
+        let table = rows(stages(&seen));
+        assert_eq!(table[0], "total|5.0|10|15|20");
+        assert_eq!(table[4], "infer|3.0|6.0|9.0|12");
+        assert_eq!((table.len(), table[1].as_str()), (6, "capture|0.0|0.0|0.0|0.0"));
+    }
+
+    #[test]
+    fn labels_that_are_not_on_the_newest_frame_are_not_listed() {
+        let label = |label: &str, newest| LabelFacts { label: label.to_owned(), total: 9, newest };
+        let seen = CameraStatus { labels: vec![label("dog", 0), label("cat", 1)], ..camera("door", 1.0, 0, 0) };
+        assert_eq!(cameras(&[&seen]).rows[0][8], "1 cat");
     }
 }

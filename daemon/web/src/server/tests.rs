@@ -393,7 +393,8 @@ fn a_client_too_many_is_asked_to_come_again_and_told_the_health() {
     let refused = ask("/api/v1/status");
     refused.assert_problem(503, "all connections are taken");
     assert_eq!(refused.header("retry-after"), Some("5"));
-    assert_eq!(ask("/healthz").text(), "ok\n");
+    let health = ask("/healthz");
+    assert_eq!((&*health.text(), health.header("connection")), ("ok\n", Some("close")), "one request");
     assert_eq!(daemon.status.http.facts().refused, 2);
     drop(held);
     wait_until("their end", || daemon.status.http.facts().connections == 0);
@@ -438,4 +439,33 @@ fn a_check_names_each_address_that_cannot_be_served() {
         check(&HttpConfig { listen: vec![Address::Tcp("127.0.0.1:0".parse().unwrap())], ..HttpConfig::default() })
             .is_empty()
     );
+}
+
+#[test]
+fn pictures_are_counted_at_the_camera_that_stores_them() {
+    let annotated = DOOR.to_owned() + "annotate = { directory = \"{dir}/pictures\", every = 1 }\n";
+    let daemon = Daemon::start(&[YARD, &annotated]);
+    let stored = |camera: &str| daemon.get(&format!("/api/v1/cameras/{camera}")).json()["pictures"].clone();
+    wait_until("a picture", || stored("door")["written"].as_u64() > Some(0));
+    assert_eq!(stored("yard"), Value::Null);
+    daemon.end();
+}
+
+#[test]
+fn a_connection_serves_one_request_after_another() {
+    let daemon = Daemon::start(&[ATTIC]);
+    let mut stream = daemon.connect();
+    for _ in 0..3 {
+        stream.write_all(request("GET /healthz", &[], "").as_bytes()).unwrap();
+        let mut answer = Vec::new();
+        while !answer.ends_with(b"\r\n\r\nok\n") {
+            let mut part = [0; 512];
+            let length = stream.read(&mut part).unwrap();
+            assert!(length > 0, "closed after {}", String::from_utf8_lossy(&answer));
+            answer.extend(&part[..length]);
+        }
+    }
+    assert_eq!(daemon.status.http.facts().accepted, 1);
+    drop(stream);
+    daemon.end();
 }

@@ -3,7 +3,7 @@ use std::fmt;
 use serde::Serialize;
 
 /// A control of a camera, as the driver describes it.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Control {
     #[serde(skip)]
     pub(super) id: u32,
@@ -51,10 +51,11 @@ pub struct MenuItem {
 }
 
 /// The type of a control's values.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ControlKind {
     /// A 32-bit number.
+    #[default]
     Integer,
     /// On or off.
     Boolean,
