@@ -395,7 +395,7 @@ fn other_parameters_leave_the_tracks_as_they_are() {
     assert!(step.tracks[1].is_some());
 }
 
-/// How many of the detections of an object have the id that it had first.
+/// Whether an object had one id throughout.
 fn kept(scene: &Scene, object: usize) -> bool {
     scene.ids_of(object).len() == 1
 }
