@@ -603,7 +603,7 @@ const CONTRADICTIONS: &[Contradiction] = &[
         network: "centerface",
         card: "[head]\nfamily = \"heatmap\"\nstyle = \"centerface\"\nstride = 8",
         place: "4:10",
-        says: "`537` has 16x16 cells over an input of 64x64, which the card's stride of 8 does not give",
+        says: "`537` has 16x16 cells over an input of 64x64, which does not match the card's stride of 8",
         write: "write `stride = 4` under [head]",
     },
     Contradiction {

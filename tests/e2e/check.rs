@@ -288,7 +288,7 @@ fn a_source_that_run_gives_up_check_reports_in_the_same_words_at_its_line() {
         ("type = \"command\"\ncommand = [\"./text\"]", "cannot start ./text: this user may not execute it"),
         ("type = \"images\"\npath = \"gone\"", "cannot read images from gone: no such file or folder"),
         ("type = \"images\"\npath = \"empty\"", "there is no image in the folder empty"),
-        ("type = \"images\"\npath = \"text\"", "cannot read the image text: not a supported picture"),
+        ("type = \"images\"\npath = \"text\"", "cannot read the image text: not a supported image"),
     ] {
         let camera = format!("[[camera]]\nname = \"c\"\n[camera.source]\n{source}\n");
         let text = fill(&format!("{MODEL}{camera}[[sink]]\ntype = \"stdout\"\n"), folder.path());

@@ -16,7 +16,7 @@ use visiond_tests::port::Port;
 use visiond_tests::{Daemon, Finished, HANG, root};
 
 /// What the daemon logs when it ends without waiting for what still hangs.
-const CUT: &str = "not everything ended within 2 s";
+const CUT: &str = "shutdown did not finish within 2 s";
 
 /// A camera whose messages go to ref.jsonl and to `sinks`.
 fn config(sinks: &str) -> String {

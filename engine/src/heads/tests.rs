@@ -131,7 +131,7 @@ fn the_stride_of_a_heat_map_is_that_of_its_cells() {
     let maps = |h, w| [("hm", 3), ("wh", 2), ("reg", 2)].map(|(name, planes)| tensor(name, &[1, planes, h, w]));
     let error = refused(&spec(8), &maps(80, 80), (320, 320), 3);
     assert!(
-        error.contains("`hm` has 80x80 cells over an input of 320x320, which the card's stride of 8 does not give"),
+        error.contains("`hm` has 80x80 cells over an input of 320x320, which does not match the card's stride of 8"),
         "{error}"
     );
     assert!(error.ends_with(": write `stride = 4` under [head]"), "{error}");

@@ -108,7 +108,7 @@ fn what_was_cut_off_is_an_error_in_every_format() {
 fn what_is_no_picture_gets_a_sentence() {
     let folder = TempDir::new().unwrap();
     assert!(error(&write(&folder, "empty.png", b"")).contains("the file is empty"));
-    assert!(error(&write(&folder, "text.png", b"hello, world")).contains("not a supported picture"));
+    assert!(error(&write(&folder, "text.png", b"hello, world")).contains("not a supported image"));
     assert!(error(folder.path()).contains("it is a folder"));
     assert!(error(Path::new("/dev/zero")).contains("a device or a pipe"));
     let fifo = folder.path().join("fifo.png");
@@ -159,7 +159,7 @@ fn the_limits_are_the_configurations_and_the_header_is_judged_alone() {
         error(&write(&folder, "cut.png", &empty_png(3, 2, 8, 2, 0))).ends_with("; copy it again, or save it as PNG")
     );
     assert!(error(&write(&folder, "wide.png", &empty_png(1 << 20, 1, 8, 2, 0))).ends_with("; make it smaller"));
-    assert!(error(&write(&folder, "a.qoi", b"qoif\0\0\0\x01\0\0\0\x01\x03\0")).contains("not a supported picture"));
+    assert!(error(&write(&folder, "a.qoi", b"qoif\0\0\0\x01\0\0\0\x01\x03\0")).contains("not a supported image"));
 }
 
 #[test]

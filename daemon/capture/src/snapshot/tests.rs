@@ -231,7 +231,7 @@ fn other_content_is_named_with_what_to_do() {
         ("/hls", "the camera sends a playlist (HLS) and no image: set `type = \"video\"`"),
         ("/flv", "the camera sends FLV and no image: set `type = \"video\"`"),
         ("/json", "application/json: \"{\"error\": \"no such channel\"}\" and no image: correct the path"),
-        ("/text", "the answer is not an image: not a supported picture"),
+        ("/text", "the answer is not an image: not a supported image"),
         ("/broken", "the answer is not an image: "),
         ("/words", "the camera sends image/jpeg: \"caméra absente\" and no image"),
         ("/empty", "the camera's answer is empty: it may be starting; check the path in `url`"),

@@ -54,7 +54,7 @@ fn nodes_of_another_kind_are_refused_with_what_to_do() {
         error.to_string()
     };
     assert!(refused(sys::V4L2_CAP_VIDEO_CAPTURE).contains("only read()"));
-    assert!(refused(sys::V4L2_CAP_META_CAPTURE | sys::V4L2_CAP_STREAMING).contains("does not capture pictures"));
+    assert!(refused(sys::V4L2_CAP_META_CAPTURE | sys::V4L2_CAP_STREAMING).contains("does not capture frames"));
 }
 
 #[test]

@@ -206,7 +206,7 @@ fn a_camera_that_gives_no_frame_is_told_by_name() {
     let live = Live::new();
     let view = live.view("door");
     let error = block_on(view.jpeg(PictureStream::Shown, true, Duration::from_millis(20))).unwrap_err();
-    assert!(error.to_string().starts_with("camera door gave no frame"), "{error}");
+    assert!(error.to_string().starts_with("camera door delivered no frame"), "{error}");
 }
 
 #[test]

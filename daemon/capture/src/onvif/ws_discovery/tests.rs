@@ -70,7 +70,7 @@ fn only_the_address_that_answered_is_asked() {
     }
     assert!(of("https://10.0.0.7/a http://10.0.0.8/").unwrap_err().contains("HTTPS"));
     for nothing in ["", "nonsense", "ftp://10.0.0.7/", "file:///etc/passwd"] {
-        assert!(of(nothing).unwrap_err().contains("names no address"), "{nothing}");
+        assert!(of(nothing).unwrap_err().contains("no device-service address"), "{nothing}");
     }
 }
 

@@ -154,8 +154,7 @@ fn another_camera_in_its_place_is_taken_only_if_the_camera_is_nowhere() {
     let error = desk.at("video0", Some(&remembered)).unwrap_err();
     assert!(matches!(error, NotFound::Replaced { .. }), "{error}");
     let text = error.to_string();
-    let replaced =
-        "is now Webcam 0001 (1234:0001), and Webcam 0825 (046d:0825) is missing: visiond takes the new one if the";
+    let replaced = "is now Webcam 0001 (1234:0001), and Webcam 0825 (046d:0825) is missing: visiond switches to the new one if the";
     assert!(text.contains(replaced), "{text}");
     desk.usb(6, "1-1", "046d:0825", None);
     assert_eq!(desk.at("video0", Some(&remembered)).unwrap().node, desk.dev("video6"));
