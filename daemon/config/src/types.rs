@@ -204,7 +204,7 @@ section! {
         /// batches cost less per frame. 0 runs an idle model on each frame at once; with a `max_batch` of 1 it must be 0.
         batch_wait: Duration as duration_or_zero(MS / 10..=SECOND) => default(Duration::ZERO),
         /// The form of masks in messages, for models with masks: "polygons"; "rle", COCO's run lengths; "both"; "none", which also
-        /// saves the time to make masks. Pictures and the live page show polygons.
+        /// saves the time to make masks. Images and the live page show polygons.
         masks: MaskForm as word() => default(MaskForm::Polygons),
         /// How far a polygon may deviate from the mask's edge, in pixels of the frame; polygons of small objects stay closer to
         /// it. 0 keeps every corner of every pixel.

@@ -1,4 +1,4 @@
-//! `[[camera]]`: the source of frames, and the annotated pictures.
+//! `[[camera]]`: the source of frames, and the annotated images.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -31,7 +31,7 @@ section! {
         max_fps: Option<f64> as real(0.001..=1000.0) => optional("5"),
         /// The source of its frames.
         source: SourceConfig as union_table() => required_part,
-        /// Pictures with boxes drawn. Set `every`, `on_detection` or both. Without this table, visiond stores no pictures.
+        /// Images with boxes drawn. Set `every`, `on_detection` or both. Without this table, visiond stores no images.
         annotate: Option<AnnotateConfig> as table() => optional_part,
     }
 }
@@ -172,13 +172,11 @@ macro_rules! network_camera {
             $(#[$($doc)*])+
             pub struct $name {
                 $($before)*
-                /// User and password for the camera: the name of a systemd credential (`LoadCredential=` in the unit), or a file
-                /// path that contains a slash. The file has one line, `user:password`. visiond answers with digest or basic
-                /// authentication, as the camera requests.
+                /// User and password for the camera, as one line `user:password`: the name of a systemd credential, or a file path
+                /// with a slash.
                 login: Option<PathBuf> as credential() => optional(r#""gate""#),
-                /// Log in with digest authentication only. Otherwise visiond also answers basic authentication, which without TLS
-                /// sends the password in clear text, and warns in the log. An attacker on the network path can request it in the
-                /// camera's place.
+                /// Log in with digest authentication only. Otherwise the camera, or an attacker on the network path, may request
+                /// basic authentication, which without TLS sends the password in clear text.
                 require_digest: bool as flag() => default(false),
                 /// With TLS: a PEM file with the certificate of the CA that signed the camera's, or with the camera's own, which
                 /// may then have any name and date. Without it, the system's CAs.
@@ -314,8 +312,8 @@ section! {
         /// needs `type = "command"`. With https://, ffmpeg accepts any certificate, so an attacker on the network path can read
         /// the login and replace the video: `input_args = ["-tls_verify", "1", "-ca_file", "FILE"]` prevents that.
         url: String as location() => required(r#""https://192.168.1.20/stream1.m3u8""#),
-        /// User and password for the URL, so that the URL need not contain them: the name of a systemd credential
-        /// (`LoadCredential=` in the unit), or a file path that contains a slash. The file has one line, `user:password`.
+        /// User and password for the URL, as one line `user:password`: the name of a systemd credential, or a file path with a
+        /// slash.
         login: Option<PathBuf> as credential() => optional(r#""gate""#),
         /// "realtime" follows the clock of the file, spreads the bursts of a live stream over HTTP, and drops late frames;
         /// "fastest" processes every frame.
@@ -443,7 +441,7 @@ section! {
 section! {
     /// The table `[camera.annotate]`.
     pub struct AnnotateConfig {
-        /// Folder for the pictures; created if missing.
+        /// Folder for the images; created if missing.
         directory: PathBuf as path() => required(r#""/var/lib/visiond/pictures""#),
         /// Store every n-th frame. Without it, or with 0, only the frames that `on_detection` selects.
         every: u64 as whole(0..=i64::MAX as u64) => derived(("30", 0)),
@@ -451,12 +449,12 @@ section! {
         on_detection: bool as flag() => default(false),
         /// File format. "jpeg" has quality 90.
         format: PictureFormat as word() => default(PictureFormat::Jpeg),
-        /// Maximum number of pictures per camera; the oldest are deleted. 0: no limit.
+        /// Maximum number of images per camera; the oldest are deleted. 0: no limit.
         keep: usize as whole(0..=1_000_000_000) => default(1000),
     }
 }
 
-/// File format of annotated pictures.
+/// File format of annotated images.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PictureFormat {
     /// JPEG, quality 90.

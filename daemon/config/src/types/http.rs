@@ -25,7 +25,7 @@ section! {
         /// Maximum number of TCP connections; Unix sockets have a separate limit of the same size. Further clients are asked to
         /// retry.
         max_connections: usize as whole(1..=65_536) => default(1024),
-        /// Maximum number of live pictures per second for each camera.
+        /// Maximum number of live images per second for each camera.
         max_fps: f64 as real(0.1..=120.0) => default(10.0),
         /// Host names, other than `localhost`, that browsers may use for a loopback address without a token, such as a proxy's.
         allow_hosts: Vec<String> as list(host()) => default(Vec::new()),
