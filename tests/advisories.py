@@ -3,7 +3,7 @@
 
     tests/advisories.py
 
-Fetches the advisories, or where they are out of reach uses what an earlier run fetched, and says how old that is. Without either
+Fetches the advisories; offline, it uses those of an earlier run, and prints their age. Without either
 nothing is checked, and the step counts as skipped. Prints when the advisories were last checked on this machine.
 """
 

@@ -1,4 +1,4 @@
-//! Tells the tests what is there to test with: those that lack it are reported as ignored, not as passed.
+//! Tells the tests which programs are available: tests without theirs are reported as ignored, not as passed.
 
 fn main() {
     println!("cargo::rustc-check-cfg=cfg(has_tensorrt)");

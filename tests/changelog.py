@@ -39,7 +39,7 @@ def sections(text):
 
 
 def faults(root):
-    """What is wrong, as sentences."""
+    """The faults, as sentences."""
     text = (root / "CHANGELOG.md").read_text()
     version = version_of_sources(root)
     names = re.findall(r"^## \[([^\]]+)\]", text, re.M)

@@ -45,7 +45,7 @@ TEST = re.compile(r"(^|/)(\w+_)?(tests?|benches|examples|golden|testing)(/|\.)|\
 
 
 def git(*words, given=None, root=ROOT):
-    """What git prints; raises CalledProcessError where it fails."""
+    """git's output; raises CalledProcessError if it fails."""
     return subprocess.run(["git", *words], cwd=root, input=given, capture_output=True, check=True).stdout
 
 
@@ -108,7 +108,7 @@ def has_history(commits, root=ROOT):
 
 
 class Figures:
-    """What one comment covers."""
+    """The section that one comment covers."""
 
     def __init__(self, section, line, comment):
         self.section, self.line, self.comment = section, line, comment[0]

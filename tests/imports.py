@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks that no two source files of a crate import each other, directly or round a circle, and what the lower crates know.
+"""Checks that no two source files of a crate import each other, directly or in a cycle, and that lower crates use no higher ones.
 
     tests/imports.py [--graph] [CRATE_FOLDER...]
 
@@ -25,7 +25,7 @@ NAME = re.compile(r"(?:r#)?[A-Za-z_]\w*")
 
 
 def without_comments_and_strings(text):
-    """The code alone: what is left out becomes blanks."""
+    """Only the code: everything else becomes blanks."""
     pattern = re.compile(
         r'//[^\n]*|/\*.*?\*/|b?r(#*)".*?"\1|b?"(?:\\.|[^"\\])*"|b?\'(?:\\(?:x[0-9a-fA-F]{2}|u\{[^}]*\}|.)|[^\\\'])\'', re.S
     )

@@ -47,7 +47,7 @@ def headings(file):
 
 
 def faults(document):
-    """What is wrong with a document's links, as (line, sentence)."""
+    """The faults in a document's links, as (line, sentence)."""
     text = text_of(document)
     line = lambda match: text.count("\n", 0, match.start()) + 1
     for match in LINK.finditer(text):

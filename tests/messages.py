@@ -3,8 +3,9 @@
 
     tests/messages.py
 
-In a table whose first column is `message`, each text in backticks is a message, where `…` stands for a value. What is left between
-two `…` must stand in one string of the sources, or at the end of one and the beginning of another. Strings may also be joined by a
+In a table whose first column is `message`, each text in backticks is a message, where `…` stands for a value. The text
+between two `…` must be in one string of the sources, or at the end of one and the beginning of another. Strings may also be
+joined by a
 colon, a comma, a semicolon or a bracket. Texts of other programs are listed below with the program. Exit status 1 and a line for each message that no source has.
 """
 
@@ -39,7 +40,7 @@ def spaced(text):
 
 
 def pieces():
-    """What the sources' strings have between their values, one string after the other."""
+    """The sources' strings in order, without their values."""
     listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split("\0")
     found = []
     for name in listed:

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks that a user who meets an error can find out what to do about it.
+"""Checks that a user can find the remedy for every error.
 
     tests/remedies.py [--list]
 
@@ -10,7 +10,7 @@ Collects the texts of errors and warnings from the sources (`rust_texts` and `sc
   - matches a message in docs/troubleshooting.md, or
   - passes on a reason, which is a text of its own, or the error of another program or of the system, and then names what it
     happened to in the same clause (`cannot read {path}: {error}`), or
-  - is listed below: put into a text that has the remedy, or in need of none.
+  - is listed below: it is part of a text with the remedy, or needs none.
 
 Exit status 1 and a line for each other text. `--list` prints every text with why it passes.
 """
@@ -28,7 +28,7 @@ VERBS = """
     point print put quantise raise read rebuild record reinstall remove rename renew repair report restart run save see send set
     shorten start stop switch train try update use wait write
 """.split()
-# Other forms that say what is wanted.
+# Other forms that name the expected value.
 WANTED = r"did you mean|\bmust\b|\bexpected \S+|\brequires? [`-]|\b(?:not|needs|instead of) \{(?:wanted|bounds_text)\b|its inputs are \{inputs|` is \{takes"
 # Values that hold a remedy or list what is possible; values that are reasons with a text of their own; values that are errors.
 REMEDY_VALUE = r"remedy|frames_alone|\w+_remedy|hint|near|nearest|other_version|other_may_know|explain"
@@ -175,7 +175,7 @@ class Text:
     def __init__(self, file, line, text):
         self.file, self.line, self.text = file, line, spaced(text).strip()
         self.fixed = re.sub(r"(?<!\{)\{[^{}]*\}", "…", self.text).replace("{{", "{").replace("}}", "}")
-        # What a message of the document must have of it: up to the error that it passes on, and within that a value may be anything.
+        # The part that a message of the document must contain: up to the error that it passes on; values in it may be anything.
         own = re.match(r"(.*\w.*?)(: …|$)", self.fixed)
         own = re.sub("…(?=.*[a-z]{2})", ".+?", re.escape(own[1])) if own and words(own[1]) > 1 else "(?!)"
         self.own = re.compile(rf"(?:^|[:;,…] ){own}(?=[;,.]|$|:? […(]|: (?:{FOREIGN['the system']}))")
@@ -222,7 +222,7 @@ def closers(found):
 
 
 def literal(token):
-    """What a string literal holds, with its values still in braces."""
+    """The content of a string literal, with its values in braces."""
     raw = re.fullmatch(r'[bc]?r(#*)"(.*)"\1', token, re.S)
     if raw:
         return raw[2]
@@ -346,7 +346,7 @@ def rust_texts(name, source):
 
 
 def script_texts(name, source):
-    """What scripts say before they end: `die "..."`, and on standard error what begins with the program's name."""
+    """The messages of scripts before they end: `die "..."`, and on standard error what begins with the program's name."""
     prefix = re.search(r"\bdie\(\) .*?([\w-]+: )[$%]", source)
     value = lambda found: "{" + re.sub(r"\W+", "_", found[0][1:]).strip("_") + "}"
     for number, line in enumerate(source.splitlines(), 1):
@@ -370,7 +370,7 @@ def all_texts():
 
 
 def why_passed(text, rows):
-    """Why the text is accepted, or None."""
+    """The reason why the text is accepted, or None."""
     if REMEDY.search(text.text):
         return "remedy"
     for row in rows:

@@ -55,7 +55,7 @@ def says_so(text, start, end):
 
 
 def skipping_functions(text):
-    """Names of the functions of a file that say that a test is skipped."""
+    """Names of a file's functions that report a skipped test."""
     code = blank(text)
     found = re.finditer(r"\bfn (\w+)[^{;]*\{", code)
     return {match[1] for match in found if says_so(text, match.end(), end_of_block(code, match.end()))}

@@ -37,10 +37,10 @@ CARGO = re.compile(r"^test result: \w+\. (\d+) passed; (\d+) failed; (\d+) ignor
 PLAIN = re.compile(r"^(\d+) passed, (\d+) failed(?:, (\d+) skipped)?$", re.M)
 UNITTEST = re.compile(r"^Ran (\d+) tests? in .*\n\n(?:OK|FAILED)(?: \((.*)\))?", re.M)
 
-# Of those that failed.
+# For failed runs.
 FAILED = re.compile(r"^(?:test .* \.\.\. FAILED|[ ]*(?:FAIL|ERROR)\b.*)$", re.M)
 
-# The line of a Rust test that lacks something: its name.
+# The line of a skipped Rust test: its name.
 SKIPPED = re.compile(r"skipped: ([\w:]+): ")
 
 def counts(log, passed):
@@ -59,9 +59,9 @@ def counts(log, passed):
     return [sums[0], max(sums[1], 1), sums[2]]
 
 class Step:
-    """A command, what must have passed before it, and what it needs for itself."""
+    """A command, the steps that must have passed before it, and the resources that it needs alone."""
 
-    # Held while a process is started, so that none is once we stop.
+    # Held while a process is started, so that none is started after the stop.
     starting, stopping = threading.Lock(), False
 
     def __init__(
@@ -75,7 +75,7 @@ class Step:
         # The commit at which it passed with the same inputs, if that is why it does not run.
         self.unchanged = None
         self.process = self.began = self.seconds = self.passed = None
-        # Why it does not run; `blocked` when that is a step before it, so that those after it do not, either.
+        # Why it does not run; `blocked` if a step before it failed, so that later steps do not run either.
         self.skipped, self.blocked = skipped, False
         self.counts = [0, 0, 1]
         self.log = LOGS / f"{name}.log"
@@ -129,7 +129,7 @@ class Step:
         return passed
 
 def stop(steps):
-    """Ends what runs, and lets nothing begin any more: all of it is asked, then given 20 s."""
+    """Stops all running steps and starts no more: sends SIGTERM, then waits 20 s."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     with Step.starting:
@@ -227,7 +227,7 @@ def run_all(steps, passes=None, force=False):
     show("\n{} passed, {} failed, {} skipped".format(*(sum(column) for column in zip(*(step.counts for step in steps)))))
     sys.exit(1 if failed else 0)
 
-# --- what there is to run ---------------------------------------------------------------------------------------------
+# --- the steps ---------------------------------------------------------------------------------------------
 
 def cargo(*words):
     return ["cargo", *words]
@@ -440,13 +440,13 @@ def test(everything=False):
         mutations = [sys.executable, "tests/rtsp/mutations.py", "--messages", "30000", "--seed", "2"]
         title = "damaged RTSP and RTP messages"
         steps.append(Step("mutations", mutations, ready, env=tested, cores=2, title=title, **reads("tests/rtsp")))
-        # Its own build, with everything instrumented. One seed, so that a change fails for what it changed.
+        # Its own build, with everything instrumented. One seed, so that only the change can cause a failure.
         title = "files, streams and peers, fuzzed by coverage"
         by_bytes, inputs = ["tests/fuzz/run", "--seed", "1"], reads("tests/fuzz", "tests/golden", "tests/gpu", named=("tests/fuzz/*.py",))
         steps.append(Step("fuzz-bytes", by_bytes, ("build",), cores=2, title=title, **inputs))
     if ship:
         guests = ("packages", "images", "unit", "e2e", "page", "consume", "demo", "fuzz", "chaos", "rtsp", "doc", "ptx")
-        # First after the build, since most wait for it; beside it what takes as long, and is not Cargo's.
+        # First after the build, because most steps wait for it; in parallel, steps of the same length that do not use Cargo.
         steps[1:1] = [
             Step(
                 "packages",
@@ -485,7 +485,7 @@ def main():
         sys.exit(__doc__)
     os.chdir(ROOT)
     sys.stdout.reconfigure(errors="replace")
-    # One run at a time, since they share their logs and what is built.
+    # One run at a time, because runs share logs and build outputs.
     LOGS.mkdir(parents=True, exist_ok=True)
     held = open(LOGS / ".lock", "w")
     try:

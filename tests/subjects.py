@@ -22,7 +22,7 @@ VERBS = {"alias", "bring", "embed", "focus", "ping", "shed"}
 
 
 def fault(subject):
-    """What is wrong with a subject; None if nothing is."""
+    """The fault of a subject; None if it has none."""
     if len(subject) > LONGEST:
         return f"{len(subject)} characters: write at most {LONGEST}, and the rest into the body"
     if ";" in subject:
@@ -38,7 +38,7 @@ def fault(subject):
 
 
 def git(root, *words):
-    """What git prints; None where it fails."""
+    """git's output; None if it fails."""
     done = subprocess.run(["git", *words], cwd=root, capture_output=True, text=True)
     return done.stdout.strip() if done.returncode == 0 else None
 

@@ -1,4 +1,4 @@
-"""Tests of tests/changelog.py and of ./release, on a repository of its own."""
+"""Tests of tests/changelog.py and of ./release, on a separate repository."""
 
 import hashlib
 import shutil
@@ -26,7 +26,7 @@ The first version.
 [0.2.0]: #020---2026-01-03
 [0.1.0]: #010---2026-01-02
 """
-# In place of ./package: what it leaves.
+# A stand-in for ./package, with its outputs.
 PACKAGE = """#!/bin/sh
 mkdir -p target/package
 for arch in amd64 arm64; do echo "$arch" >target/package/visiond_0.2.0_$arch.deb; done
@@ -126,7 +126,7 @@ class Changelog(unittest.TestCase):
         self.git("tag", "v0.2.0")
         status, out = self.release()
         self.assertEqual(status, 1)
-        self.assertIn("v0.2.0 exists already", out)
+        self.assertIn("v0.2.0 already exists", out)
         self.assertFalse((self.root / "target").exists())
 
 

@@ -1,4 +1,4 @@
-"""Tests of tests/figures.py on a repository of its own."""
+"""Tests of tests/figures.py on a separate repository."""
 
 import contextlib
 import io

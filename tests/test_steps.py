@@ -1,4 +1,4 @@
-"""Tests of which steps tests/steps.py runs, on a repository of its own."""
+"""Tests of which steps tests/steps.py runs, on a separate repository."""
 
 import ast
 import contextlib
@@ -21,7 +21,7 @@ class UnchangedSteps(unittest.TestCase):
         self.root = Path(folder.name)
         self.logs = self.root / "target/steps"
         self.logs.mkdir(parents=True)
-        # Ending a run is for good: it ignores signals.
+        # Once a run is ending, it ignores signals.
         for name, value in (("ROOT", self.root), ("LOGS", self.logs), ("stop", lambda running: None)):
             patch = mock.patch.object(steps, name, value)
             patch.start()
@@ -50,7 +50,7 @@ class UnchangedSteps(unittest.TestCase):
         return steps.Step("it", ["sh", "-c", script], inputs=("code",), named=("code",), outputs=("target/out",), **more)
 
     def run_it(self, *more, command="echo 3 passed, 0 failed, 0 skipped", **options):
-        """Whether the step ran, and what was printed."""
+        """Whether the step ran, and its output."""
         runs = self.root / "target/runs"
         runs.unlink(missing_ok=True)
         passes = unchanged.Passes(self.root, self.logs / "passed", self.outside)
@@ -196,7 +196,7 @@ class StepsOfTheGate(unittest.TestCase):
                 needed = {script, *local_imports(script)}
                 seen |= needed
                 self.assertEqual(needed - names, set(), f"{step.name}, {script}")
-        # It finds what is imported beside a script, from another folder, and by what was imported.
+        # It finds modules beside a script, in another folder, and those that they import.
         self.assertLessEqual({"tests/web/running.py", "tests/messages.py", "tests/bench/brokers.py", "tests/hostile/cases.py"}, seen)
 
     def test_the_tiny_network_and_its_card_are_inputs_of_all_that_run_it(self):

@@ -17,12 +17,12 @@ from pathlib import Path
 NAMED = re.compile(rb"\b(?:config|docs|tests)/[\w./-]*\w")
 # Downloads of tests/setup. The steps themselves make the guests and the bare systems.
 FETCHED = ("bin", "cross", "fuzz", "lib", "media", "tensorrt", "web")
-# Variables of the environment that change what is built or tested.
+# Environment variables that affect builds or tests.
 VARIABLES = re.compile(r"VISIOND_|CARGO|RUST|ORT_|CC$|CXX$|CFLAGS|CXXFLAGS")
 
 
 def printed(*command, root=None):
-    """What a command prints, or nothing where it fails."""
+    """A command's output, or nothing if it fails."""
     try:
         return subprocess.run(command, cwd=root, capture_output=True, check=True).stdout
     except (OSError, subprocess.CalledProcessError):
@@ -30,7 +30,7 @@ def printed(*command, root=None):
 
 
 def surroundings(cache):
-    """What a result depends on outside of the repository, as text."""
+    """Everything outside the repository that a result depends on, as text."""
     lines = [printed("rustc", "-vV").decode(), platform.python_version(), platform.release()]
     lines.append(hashlib.sha256(printed("dpkg-query", "--show")).hexdigest())
     for folder in FETCHED:
@@ -54,7 +54,7 @@ class Passes:
         return sorted({name for name in listed.decode(errors="surrogateescape").split("\0") if name})
 
     def hash(self, path):
-        """The hash of a file as it is now; read once while its size and time of change are the same."""
+        """The hash of a file now; cached while its size and modification time are the same."""
         if path.is_symlink():
             return os.readlink(path)
         if not path.is_file():
@@ -85,7 +85,7 @@ class Passes:
         return hashlib.sha256("\n".join(lines).encode(errors="surrogateescape")).hexdigest()
 
     def outputs(self, step):
-        """The hashes of what a step leaves for others, by name."""
+        """The hashes of a step's outputs, by name."""
         paths = sorted(path for pattern in step.outputs for path in self.root.glob(pattern))
         return {str(path.relative_to(self.root)): self.hash(path) for path in paths}
 

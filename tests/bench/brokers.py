@@ -61,9 +61,9 @@ def as_another_machine():
 
 
 class Broker:
-    """A program that listens on a port of its own from `with` on.
+    """A program that listens on its own port from `with` on.
 
-    It would run on another machine, so that it gives way, unless the bench measures no time.
+    It would normally run on another machine, so it has low priority, unless the bench measures no time.
     """
 
     gives_way = True
@@ -78,7 +78,7 @@ class Broker:
         raise NotImplementedError
 
     def start(self):
-        """Runs it and waits until it lets somebody in."""
+        """Runs it and waits until it accepts connections."""
         log = open(self.folder / f"{type(self).__name__.lower()}.log", "ab")
         self.process = subprocess.Popen(
             self.command(), stdout=log, stderr=log, preexec_fn=as_another_machine if self.gives_way else None
@@ -95,7 +95,7 @@ class Broker:
         raise SystemExit(f"{self.command()[0]} does not accept connections after 120 s")
 
     def kill(self):
-        """SIGKILL, as a machine that loses its power."""
+        """SIGKILL, as in a power cut."""
         self.process.send_signal(signal.SIGKILL)
         self.process.wait()
 
@@ -126,7 +126,7 @@ class Mosquitto(Broker):
 
 
 class Nats(Broker):
-    """A NATS server with JetStream, which keeps what it has acknowledged."""
+    """A NATS server with JetStream, which stores messages that it has acknowledged."""
 
     @property
     def url(self):

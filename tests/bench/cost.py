@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # Python's standard library alone; mosquitto and nats-server
-"""What sinks and the HTTP interface cost while nothing is published and nobody looks: CPU time and memory of the process with all of
+"""The cost of sinks and the HTTP interface while nothing is published and nobody watches: CPU time and memory of the process
+with all of
 them connected, less those of the process without.
 
     cost.py [--visiond BIN] [--seconds N] [--rounds N]

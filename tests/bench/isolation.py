@@ -3,10 +3,10 @@
 
     isolation.py [--visiond BIN] [--cameras N] [--seconds S] [--idle N]
 
-Alternates, in one process, between nobody there and: 500 WebSockets that never read, a browser that asked for pictures
-and never reads, and a sink whose reader never does. Compares what the lane took for a frame (from the mailbox to
-publishing) and what it lost, by the messages in a file. Then adds who does read: WebSockets and watchers of pictures, which
-cost the processor something and the lane nothing but that.
+Alternates, in one process, between no clients and: 500 WebSockets that never read, a browser that requested images and never
+reads, and a sink whose reader never reads. Compares the lane's time per frame (from the mailbox to publishing) and its
+losses, by the messages in a file. Then adds clients that do read: WebSockets and watchers of images,
+which take CPU time but must not otherwise affect the lane.
 """
 
 import argparse
@@ -35,7 +35,7 @@ class Crowd:
         self.reading = None
 
     def hang(self, daemon, idle):
-        """Those that never read."""
+        """Clients that never read."""
         self.connections += [daemon.web_socket() for _ in range(idle)]
         self.connections.append(daemon.ask("/cameras/cam0/stream.mjpeg?overlay=1"))
         sink = socket.socket(socket.AF_UNIX)
@@ -43,7 +43,7 @@ class Crowd:
         self.connections.append(sink)
 
     def read(self, daemon, readers, watchers):
-        """Those that do, on a thread of their own."""
+        """Clients that read, on their own thread."""
         reading = [daemon.web_socket() for _ in range(readers)]
         reading += [daemon.ask(f"/cameras/cam{n % 2}/stream.mjpeg") for n in range(watchers)]
         self.connections += reading
@@ -70,7 +70,7 @@ class Crowd:
 
 
 def measure(daemon, seconds):
-    """What the lane did meanwhile."""
+    """The lane's times and losses meanwhile."""
     time.sleep(1)
     offset, before, began = daemon.offset(), daemon.processor_seconds(), time.monotonic()
     time.sleep(seconds)

@@ -1,5 +1,5 @@
 # Made with Python 3.11, numpy 2.4.6, opencv-python-headless 5.0.0.93 (libjpeg-turbo 3.1.2).
-"""JPEG decoding, ours beside OpenCV's (libjpeg-turbo): time on one thread, and difference of pixels.
+"""JPEG decoding, ours compared with OpenCV's (libjpeg-turbo): time on one thread, and difference of pixels.
 
 Run: python tests/bench/jpeg.py [FILE...]
 Without files: a photo at 1080p in the qualities and samplings of MJPEG cameras.

@@ -31,7 +31,7 @@ fn main() -> io::Result<()> {
     Ok(())
 }
 
-/// Of this thread: what other programs do meanwhile does not count.
+/// The thread's CPU time, which excludes other programs.
 fn processor_time_ms() -> f64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `time` is valid to write; the clock exists on every Linux.

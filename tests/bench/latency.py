@@ -3,8 +3,8 @@
 
     latency.py [--visiond BIN] [--readers N] [--cameras N] [--seconds S] [--no-brokers] [--durable]
 
-The message tells when it was published (the frame's instant and the age that it had then), on the clock that is read when
-its bytes are there. Wants 5 ms at p99 at each of 50 readers of a camera of 30 frames/s, and 1 ms at p99 at the sockets of
+The message has its time of publishing (the frame's time plus its age), on the same clock that is read when its bytes arrive.
+Wants 5 ms at p99 at each of 50 readers of a camera of 30 frames/s, and 1 ms at p99 at the sockets of
 Mosquitto and of nats-server: a relay in front of each asks the kernel when the bytes came to its socket, then passes them on. On a
 machine that does nothing else; `chrt --fifo 5 latency.py` where others use it.
 """
@@ -44,7 +44,8 @@ def late_ms(now_ns, monotonic_ns, total_us):
 
 
 def receive(connection):
-    """What has come, and when the last of it came to the socket, by CLOCK_MONOTONIC: without the time that waking us took."""
+    """The received bytes, and when the last of them reached the socket, by CLOCK_MONOTONIC: without the time to wake this
+    process."""
     data, told, _, _ = connection.recvmsg(1 << 16, 256)
     real_ns, monotonic_ns = time.time_ns(), time.monotonic_ns()
     for level, kind, value in told:
@@ -58,7 +59,7 @@ def receive(connection):
 
 
 class Relay:
-    """Stands in front of a broker and notes when a message's last byte came."""
+    """A relay in front of a broker that notes when a message's last byte arrived."""
 
     def __init__(self, port):
         self.broker = port
@@ -80,7 +81,7 @@ class Relay:
             threading.Thread(target=self.back, args=(server, client), daemon=True).start()
 
     def forward(self, client, server):
-        """To the broker, with a look at what passes."""
+        """Forwards to the broker, and inspects the bytes."""
         waiting = b""
         while (received := receive(client))[0]:
             data, now_ns = received
@@ -104,7 +105,7 @@ class Relay:
 
 
 def read(daemon, count, seconds):
-    """What so many WebSockets read: how late each message was, and how many were lost."""
+    """The results of these WebSockets: how late each message was, and how many were lost."""
     selector = selectors.DefaultSelector()
     for _ in range(count):
         reader = daemon.web_socket()
@@ -134,7 +135,7 @@ def read(daemon, count, seconds):
 
 
 def show(what, late, limit_ms):
-    """One line; whether it is within the limit."""
+    """Prints one line; returns whether it is within the limit."""
     p50, p99 = quantile(late, 0.5), quantile(late, 0.99)
     print(f"{what:34} {len(late):8} {p50:8.2f} {p99:8.2f} {max(late, default=float('nan')):8.2f} {limit_ms:8.1f}")
     return p99 <= limit_ms

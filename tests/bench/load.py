@@ -93,7 +93,7 @@ class Daemon:
         return json.loads(text)
 
     def status(self):
-        """What it says of itself."""
+        """The daemon's status."""
         return self.ask("GET", "/api/v1/status")
 
     def set(self, on):
@@ -133,7 +133,7 @@ class Daemon:
         return took, self.lost() - before
 
     def lost(self):
-        """Frames that no message was made of."""
+        """Frames without a message."""
         return sum(sum(camera["dropped"].values()) for camera in self.status()["cameras"])
 
     def end_helpers(self):
@@ -144,7 +144,7 @@ class Daemon:
         self.helpers = []
 
     def end(self):
-        """What became of each sink's messages."""
+        """The counters of each sink's messages."""
         sinks = self.status()["sinks"]
         self.end_helpers()
         self.process.terminate()

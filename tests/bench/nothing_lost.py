@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # Python's standard library, mosquitto and nats-server
-"""Durable sinks while brokers and daemon are killed: does everything arrive that was accepted, in order?
+"""Durable sinks while brokers and daemon are killed: do all accepted messages arrive, in order?
 
     nothing_lost.py [--visiond BIN] [--seconds 300] [--broker-kills 10] [--daemon-kills 5] [--only mqtt|nats] [--seed N]
 
@@ -61,7 +61,7 @@ spool_directory = "{folder}/spool-{kind}"
 {more}
 """
 ACCEPTED = re.compile(rb"sink (\S+): accepted (\S+) (\S+) (\d+)\n$")
-# When all runs again and nothing arrives for so long, nothing more will.
+# If everything runs again and nothing arrives for this long, nothing more will.
 PATIENCE_S = 600
 
 
@@ -77,11 +77,11 @@ class MqttReader:
         self.start()
 
     def start(self):
-        """Reads on where it stopped: the broker keeps the session."""
+        """Continues where it stopped: the broker keeps the session."""
         self.process = subprocess.Popen(self.command, stdout=self.out, stderr=subprocess.DEVNULL)
 
     def arrived(self):
-        """(id, text) of all that came so far."""
+        """(id, text) of all messages so far."""
         # It ends by itself when a broker that comes up refuses it.
         if self.process.poll() is not None:
             self.start()
@@ -102,7 +102,7 @@ class NatsReader:
         self.broker = broker
 
     def arrived(self):
-        """(id, text) of all that the stream holds."""
+        """(id, text) of all messages in the stream."""
         with socket.create_connection(("127.0.0.1", self.broker.port), PATIENCE_S) as connection:
             self.socket, self.buffer = connection, connection.makefile("rwb")
             self.buffer.readline()
@@ -177,7 +177,7 @@ class Daemon:
 
 
 def check(kind, accepted, arrived):
-    """What is wrong, sentence by sentence."""
+    """The faults, as sentences."""
     wrong = []
     first, texts, twice = {}, {}, 0
     for place, (message, text) in enumerate(arrived):
@@ -203,9 +203,9 @@ def check(kind, accepted, arrived):
 
 
 def run(args, folder, memory):
-    """Has it all happen, with the brokers' files in `memory`; what is wrong."""
+    """Runs it all, with the brokers' files in `memory`; returns the faults."""
     rng = random.Random(args.seed)
-    # On a busy machine one that gives way would never have its turn.
+    # On a busy machine, a process of low priority would never run.
     Broker.gives_way = False
     kinds = [args.only] if args.only else ["mqtt", "nats"]
     brokers, readers = {}, {}
@@ -282,8 +282,8 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--keep", help="a folder for logs and spools, kept")
     args = parser.parse_args()
-    # mosquitto acknowledges first, and then writes everything that it holds and waits until it is on the disk: what came in
-    # meanwhile is gone with it. In memory that is no time, on a busy disk seconds.
+    # mosquitto acknowledges first, and then writes everything that it holds and waits until it is on the disk: messages that
+    # arrive meanwhile are lost with it. In memory this takes no time, on a busy disk seconds.
     in_memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory(dir=in_memory) as memory:
         if args.keep:

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # numpy 2.4.6, onnx 1.23.2, onnxruntime 1.32.0
-"""More frames than the engine can take: how old is what is published, and does memory stay flat?
+"""More frames than the engine can process: how old are the published results, and does memory stay flat?
 
     overload.py [--visiond BIN] [--minutes M]
 
 Makes a model that takes 200 ms a frame on this machine (NanoDet behind as many convolutions as that needs), feeds it
-30 frames/s of the test pattern, and wants the age of what is published, from capture to publishing, at p99 at most one
-engine time (p99 too) plus two frame intervals, and a resident set that does not grow.
+30 frames/s of the test pattern, and requires that the age at publishing at p99 is at most one engine time (p99 too) plus two
+frame intervals, and a resident set that does not grow.
 """
 
 import argparse

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # Python's standard library alone
-"""What the live page asks of the daemon, without showing it: a browser's share on this machine, when the browser is on another.
+"""The live page's requests to the daemon, without showing it: the load on this machine when the browser is on another.
 
     page_elsewhere.py PORT CAMERA...
 
-The stream over a WebSocket, the status every second, and every camera's pictures one after the other, 90 ms apart at least, four at a
+The stream over a WebSocket, the status every second, and every camera's images in turn, at least 90 ms apart, four at a
 time, until it is killed.
 """
 
@@ -37,7 +37,7 @@ def ask(connection, path):
 
 
 def pictures(port, cameras):
-    """Reads the pictures of these cameras in turns."""
+    """Reads the images of these cameras in turn."""
     connection = http.client.HTTPConnection("127.0.0.1", port)
     due = {camera: time.monotonic() for camera in cameras}
     while True:

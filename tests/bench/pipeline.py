@@ -4,7 +4,7 @@
 
     pipeline.py VIDEO [--visiond BIN] [--frames N] [--rounds N]
 
-Decoding is left out on both sides. The two take turns, so that whatever else the machine does hits both; the figures are
+Decoding is left out on both sides. The two take turns, so that other load on the machine affects both; the figures are
 medians over the rounds. Wants: frames/s at least 1.1 times the peer's, everything but the inference at most 8 % of it.
 """
 
@@ -43,7 +43,7 @@ def peer_round(run, frames, threshold):
 
 
 def our_round(binary, video, frames):
-    """The same by `visiond bench`, and what is not the inference."""
+    """The same by `visiond bench`, and everything but the inference."""
     command = [binary, "bench", "--json", "--source", video, "--frames", str(frames), "--warmup", "20", "--threads", "1"]
     out = subprocess.run(command + ["--backend", "onnxruntime"], stdout=subprocess.PIPE, check=True).stdout
     stages = json.loads(out)["stages_us"]
@@ -64,7 +64,7 @@ def main():
     run = peer.session(MODEL, 1)
     peer_round(run, frames[:20], 0.4)
     if not os.environ.get("ORT_DYLIB_PATH"):
-        # The very library that the peer uses.
+        # The same library that the peer uses.
         import onnxruntime
 
         folder = pathlib.Path(onnxruntime.__file__).parent / "capi"

@@ -4,10 +4,10 @@
 
     publish.py [--visiond BIN] [--cameras 4] [--fps 25] [--seconds 30] [--limit-ms 1.0]
 
-A server of this bench takes the part of an MQTT broker on loopback: it acknowledges each message and notes when it had it all.
+A server of this bench acts as an MQTT broker on loopback: it acknowledges each message and notes when it was complete.
 That instant is compared with the message's own: `monotonic_ns` plus `timings_us.total` is when the lane handed it to the sinks.
-So the figure holds the lane's hand-over, the queue, the making of the JSON, the spool, the protocol, the socket, and this server's
-own wake-up. Wants: 99 of 100 within the limit.
+So the figure includes the queue, the serialisation, the spool, the protocol, the socket, and this server's own wake-up.
+Wants: 99 of 100 within the limit.
 """
 
 import argparse
@@ -80,7 +80,7 @@ class Broker(threading.Thread):
         return None
 
     def answer(self, kind, body, now):
-        """What an MQTT broker says to it."""
+        """An MQTT broker's answer to it."""
         if kind >> 4 == 1:
             return b"\x20\x02\x00\x00"
         if kind >> 4 == 8:

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Reloads under load: what is not touched loses nothing, what is refused changes nothing, and nothing grows.
+"""Reloads under load: untouched parts lose nothing, rejected reloads change nothing, and nothing grows.
 
     reloads.py [--visiond BIN] [--reloads N]
 
@@ -114,7 +114,7 @@ class OverUnix(http.client.HTTPConnection):
 
 
 class Daemon:
-    """A visiond in a folder of its own."""
+    """A visiond in its own folder."""
 
     def __init__(self, binary, folder):
         self.folder = folder
@@ -134,7 +134,7 @@ class Daemon:
         raise SystemExit((folder / "log").read_text())
 
     def write(self, text):
-        """Puts another configuration in place."""
+        """Replaces the configuration."""
         (self.folder / "next").write_text(text)
         os.replace(self.folder / "next", self.folder / "visiond.toml")
 
@@ -148,7 +148,7 @@ class Daemon:
         return answer.status, body
 
     def unmoved(self):
-        """What a refused reload must leave as it is."""
+        """The state that a rejected reload must not change."""
         status = self.ask("GET", "/api/v1/status")[1]
         # A camera of the reload before may still be opening.
         cameras = [(c["name"], c["model"], c["restarts"]) for c in status["cameras"]]
@@ -179,13 +179,13 @@ def follow(path, counts):
 
 
 def missing(numbers):
-    """Numbers from 0 to the last that are not there; more than all if any is there twice or out of order."""
+    """The count of missing numbers from 0 to the last; more than all if any occurs twice or out of order."""
     in_order = all(before < after for before, after in zip(numbers, numbers[1:]))
     return numbers[-1] + 1 - len(numbers) if in_order else 10**9
 
 
 def camera_of(daemon, name):
-    """What is counted of a camera."""
+    """The counters of a camera."""
     return next(c for c in daemon.ask("GET", "/api/v1/status")[1]["cameras"] if c["name"] == name)
 
 
@@ -206,7 +206,7 @@ def main():
             data = data.replace(ONE, NO_NUMBER) if network == "no-number" else data + b"\x32\x01" + network[-1:].encode()
             (folder / f"{network}.onnx").write_bytes(data)
         daemon = Daemon(args.visiond, folder)
-        # Clean up however this ends.
+        # Clean up in any case.
         atexit.register(daemon.process.kill)
         events = []
         for _ in range(2):
@@ -234,7 +234,7 @@ def main():
                 took.append(outcome["took_ms"])
             time.sleep(PAUSE_S)
             if number % max(args.reloads // 10, 1) == 0:
-                # The same configuration each time, and what was exchanged last has ended.
+                # The same configuration each time, after the replaced parts have ended.
                 daemon.write(good(0))
                 daemon.ask("POST", "/api/v1/reload")
                 now = good(0)

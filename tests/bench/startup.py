@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # Python's standard library alone
-"""With the embedded engine: how soon the first detection comes and the daemon ends, its memory, the size of the binary.
+"""With the embedded engine: the time to the first detection and to the daemon's end, its memory, the size of the binary.
 
     startup.py PICTURE [--visiond BIN]
 
@@ -33,7 +33,7 @@ fps = 5
 [[sink]]
 type = "stdout"
 """
-# A program that hears no SIGTERM.
+# A program that ignores SIGTERM.
 DEAF = """
 [[camera]]
 name = "deaf"

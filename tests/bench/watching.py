@@ -1,4 +1,4 @@
-"""A daemon in a folder of its own and readers of its streams, for the benchmarks beside it. Standard library only."""
+"""A daemon in its own folder and readers of its streams, for the benchmarks beside it. Standard library only."""
 
 import json
 import os
@@ -31,8 +31,7 @@ model = "tiny"
 source = {{ type = "pattern", width = {width}, height = {height}, fps = {fps} }}
 """
 
-# What the host of a virtual machine may take of the processors' time during a measurement, as a share: it shows at the 99th
-# percentile.
+# The largest share of the CPU time that a virtual machine's host may take during a measurement: it affects the 99th percentile.
 MOST_STOLEN = 0.0025
 ATTEMPTS = 20
 
@@ -87,7 +86,7 @@ class Daemon:
         return connection
 
     def ask(self, path, headers=""):
-        """A connection on which `path` was asked for; its answer's head has been read."""
+        """A connection on which `path` was requested; the answer's head has been read."""
         connection = self.connect()
         connection.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n{headers}\r\n".encode())
         head = b""
@@ -106,7 +105,7 @@ class Daemon:
         return self.ask(path, upgrade + "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n")
 
     def processor_seconds(self):
-        """What the process has used so far."""
+        """The process's CPU time and memory so far."""
         fields = (pathlib.Path("/proc") / str(self.process.pid) / "stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
@@ -134,18 +133,19 @@ def texts(buffer):
 
 
 def quantile(values, share):
-    """The value that this share of them does not exceed."""
+    """The value that this share of the samples does not exceed."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else float("nan")
 
 
 def stolen_seconds():
-    """Time that this machine's processors were wanted here and its host had them elsewhere, see proc_stat(5)."""
+    """The CPU time that the host took from this virtual machine (steal), see proc_stat(5)."""
     return int(pathlib.Path("/proc/stat").read_text().split()[8]) / os.sysconf("SC_CLK_TCK")
 
 
 def undisturbed(seconds, measure):
-    """What `measure` found, which takes `seconds`, while the host left this machine alone; and how often it had not before."""
+    """The result of `measure`, which takes `seconds`, from a run that the host did not disturb, and the number of disturbed
+    runs before it."""
     for disturbed in range(ATTEMPTS):
         before = stolen_seconds()
         found = measure()

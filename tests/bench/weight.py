@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What weighs in the binary: bytes of code and data of each crate, of the release build with its symbols.
+"""The weight of each crate in the binary: bytes of code and data of each crate, of the release build with its symbols.
 
     tests/bench/weight.py [--top N] [BINARY]
 

@@ -1,4 +1,4 @@
-"""What must hold: while nothing is wrong, and at the end of it all."""
+"""The guarantees: while nothing is wrong, and at the end."""
 
 import json
 import time
@@ -63,7 +63,7 @@ class Growth:
 def uncounted(status):
     """Captured frames that are neither published, nor dropped by a cause, nor in flight.
 
-    A source also counts as dropped what it never captured: pictures that are none, frames that it was too late for.
+    A source also counts as dropped what it never captured: files that are not images, frames that it was too late for.
     """
     wrong = []
     for camera in status["cameras"]:
@@ -91,7 +91,7 @@ def wait_until_well(daemon, patience_s, wrong):
 
 
 def files(folder, cuts):
-    """What is wrong in the file sink's files; `cuts`: how often a line may have been cut off."""
+    """The faults in the file sink's files; `cuts`: how often a line may have been cut off."""
     seen, broken, wrong = set(), 0, []
     paths = sorted(folder.glob("detections.jsonl*"), reverse=True)
     for path in paths:

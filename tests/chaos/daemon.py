@@ -13,7 +13,7 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
-# systemd would kill one that is silent for so long.
+# systemd would kill a daemon that is silent for this long.
 WATCHDOG_S = 15
 
 CONFIG = """
@@ -117,7 +117,7 @@ class Daemon:
         threading.Thread(target=self.supervise, daemon=True).start()
 
     def write_config(self, score=0.6, model=None):
-        """Puts a configuration in place, for the next reload."""
+        """Writes a configuration for the next reload."""
         values = {**self.places, "folder": self.folder, "model": model or self.model, "score": score}
         self.config.write_text(re.sub(r"\{(\w+)\}", lambda key: str(values[key[1]]), self.template))
 

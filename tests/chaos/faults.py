@@ -31,7 +31,7 @@ class Control(ctypes.Structure):
 
 
 class Fault:
-    """What goes wrong, from `begin` to `end`."""
+    """A fault, from `begin` to `end`."""
 
     # How long it lasts, in seconds; None: it is over at once.
     lasts = (2, 20)
@@ -49,7 +49,7 @@ class Fault:
         return None
 
     def begin(self):
-        """It happens; what to print beside its name."""
+        """Starts it; returns what to print beside its name."""
 
     def end(self):
         """It is over."""
@@ -71,7 +71,7 @@ class BrokerFault(Fault):
 
 
 class BrokerKilled(BrokerFault):
-    """Killed, and started again with what is on its disk. Meanwhile visiond's status must not call it connected."""
+    """Killed, and started again with its data on disk. Meanwhile visiond's status must not call it connected."""
 
     lasts = (1, 25)
 
@@ -89,7 +89,7 @@ class BrokerKilled(BrokerFault):
 
 
 class BrokerPaused(BrokerFault):
-    """It takes connections and does not answer."""
+    """It accepts connections and does not answer."""
 
     def strike(self):
         self.broker.process.send_signal(signal.SIGSTOP)
@@ -112,7 +112,7 @@ class ProxyFault(BrokerFault):
 
 
 class ConnectionsCut(ProxyFault):
-    """Every connection is reset, and none is taken."""
+    """Every connection is reset, and none is accepted."""
 
     mode = "cut"
 
@@ -160,7 +160,7 @@ class CableUnplugged(NetworkFault):
 
 
 class DiskFull(Fault):
-    """No byte is left where spools, messages and pictures are."""
+    """The disk with spools, messages and images is full."""
 
     excludes = "disk"
 
@@ -215,7 +215,7 @@ class SyncsFail(DiskFault):
 
 
 class ClockJumps(Fault):
-    """The wall clock is hours wrong, and then right again."""
+    """The wall clock is off by hours, then right again."""
 
     @staticmethod
     def missing(world):
@@ -263,7 +263,7 @@ def kill(pid, number):
 
 
 class DaemonKilled(Fault):
-    """visiond itself, as by a loss of power."""
+    """visiond itself is killed, as in a power cut."""
 
     lasts = None
     # Growth shows in lives that last.
@@ -274,7 +274,7 @@ class DaemonKilled(Fault):
 
 
 class DaemonPaused(Fault):
-    """visiond itself hangs, as a machine that is suspended."""
+    """visiond itself hangs, as on a suspended machine."""
 
     lasts = (1, 12)
 
@@ -300,7 +300,7 @@ class MemoryShort(Fault):
 
 
 class ReadersStall(Fault):
-    """500 clients that ask and never read."""
+    """500 clients that send requests and never read."""
 
     def begin(self):
         self.readers = StalledReaders(self.world.folder / "http.sock", self.world.folder / "detections.sock", 500)
@@ -311,7 +311,7 @@ class ReadersStall(Fault):
 
 
 class CoresBusy(Fault):
-    """Other programs take the processor."""
+    """Other programs use the processor."""
 
     lasts = (2, 8)
 
@@ -337,7 +337,7 @@ class StreamFault(Fault):
 
 
 class PicturesBroken(Fault):
-    """Files that are no pictures, in the folder that is watched."""
+    """Files that are not images, in the watched folder."""
 
     lasts = None
 
@@ -346,7 +346,7 @@ class PicturesBroken(Fault):
 
 
 class Reload(Fault):
-    """Another threshold: must be taken."""
+    """Another threshold: must be accepted."""
 
     lasts = None
     excludes = "reload"
@@ -362,7 +362,7 @@ class Reload(Fault):
         try:
             code, body = self.world.daemon.ask("POST", "/api/v1/reload")
         except (OSError, http.client.HTTPException) as error:
-            # It is paused or killed, or has too many clients.
+            # visiond is paused or killed, or has too many clients.
             return f"no answer: {error}"
         if code == wanted or code == 503:
             return f"{code}"
@@ -371,7 +371,7 @@ class Reload(Fault):
 
 
 class WrongReload(Reload):
-    """A model that is none: must be refused, and change nothing."""
+    """A file that is not a model: must be rejected, and change nothing."""
 
     def begin(self):
         model = self.world.folder / "wrong.onnx"

@@ -8,7 +8,7 @@ import time
 
 
 def in_namespaces():
-    """Runs this again in a network and with mounts of its own; returns where that is impossible."""
+    """Runs this script again in its own network and mount namespaces; returns if that is impossible."""
     if "CHAOS_NAMESPACES" in os.environ:
         return os.environ["CHAOS_NAMESPACES"] == "yes"
     words = ["unshare", "--mount", "--net"] + ([] if os.geteuid() == 0 else ["--user", "--map-root-user"])
@@ -55,7 +55,7 @@ class Network:
         return done.stdout
 
     def lose_packets(self, yes):
-        """What goes to visiond vanishes."""
+        """Packets to visiond are lost."""
         self.ip("route", "add" if yes else "delete", "blackhole", f"{self.THERE}/32")
 
     def link(self, up):

@@ -1,4 +1,4 @@
-"""What visiond talks to, apart from brokers: a network in between that misbehaves, a camera's stream, and readers that stall."""
+"""visiond's peers, except brokers: a faulty network in between, a camera's stream, and readers that stall."""
 
 import os
 import pathlib
@@ -12,9 +12,9 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 class Proxy:
-    """Passes connections on to a port of this machine; `mode` decides what happens to them.
+    """Forwards connections to a port of this machine, depending on `mode`.
 
-    "pass"; "cut": ends all and takes none; "stall": takes connections and passes nothing on; "slow": half a second later.
+    "pass"; "cut": closes all and accepts none; "stall": accepts connections and forwards nothing; "slow": half a second later.
     """
 
     SLOW_S = 0.5
@@ -43,7 +43,7 @@ class Proxy:
             pass
 
     def accept(self):
-        """Takes connections, for ever."""
+        """Accepts connections forever."""
         while True:
             near, _ = self.listener.accept()
             threading.Thread(target=self.serve, args=(near,), daemon=True).start()
@@ -109,7 +109,7 @@ class Stream:
         self.mode = mode
 
     def accept(self):
-        """Takes connections, for ever."""
+        """Accepts connections forever."""
         while True:
             connection, _ = self.listener.accept()
             threading.Thread(target=self.serve, args=(connection,), daemon=True).start()
@@ -138,7 +138,7 @@ class Stream:
 
 
 class StalledReaders:
-    """Clients that ask for messages and pictures, and never read an answer."""
+    """Clients that request messages and images, and never read an answer."""
 
     ASKED = (
         b"GET /api/v1/stream HTTP/1.1\r\nHost: localhost\r\n\r\n",
@@ -184,7 +184,7 @@ class BusyProcesses:
 
 
 class BrokenPictures:
-    """Puts pictures into a watched folder: whole ones, and with `broken` such that are none."""
+    """Writes images into a watched folder: whole ones, and with `broken` also broken ones."""
 
     def __init__(self, folder, rng):
         self.folder, self.rng, self.number = folder, rng, 0
@@ -192,7 +192,7 @@ class BrokenPictures:
         threading.Thread(target=self.feed, daemon=True).start()
 
     def put(self, content):
-        """As programs do that write pictures: under another name first."""
+        """Like many programs, first under another name."""
         self.number += 1
         path = self.folder / f"{self.number:08}.png"
         path.with_suffix(".part").write_bytes(content)
@@ -200,7 +200,7 @@ class BrokenPictures:
         (self.folder / f"{self.number - 20:08}.png").unlink(missing_ok=True)
 
     def feed(self):
-        """A whole one every two seconds, for ever."""
+        """A whole one every two seconds, forever."""
         while True:
             self.put(self.whole)
             time.sleep(2)

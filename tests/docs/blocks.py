@@ -9,7 +9,8 @@ block that begins with cargo or a file of the sources runs in their folder.
 A block of TOML is the configuration from then on, completed by a model, a picture as the camera `door` and a socket; README's is
 the file that its commands name. A block whose first line is a comment with a path is that file.
 
-What is not executed is marked in the documents, and listed at the end: a block after a comment `<!-- needs A CAMERA -->` or
+Commands that are not executed are marked in the documents, and listed at the end: a block after a comment `<!-- needs A
+CAMERA -->` or
 `<!-- tested by SCRIPT -->`, a command with `; needs A CAMERA` in the comment behind it. `SETTINGS` below has what a reader is asked
 to fill in, `BEFORE` what a document takes as given, `AFTER` what must be true at its end.
 """
@@ -28,7 +29,7 @@ SOURCES = HOME / "visiond"
 CONFIG = Path("/etc/visiond/visiond.toml")
 LOGS = Path("/var/log/documents")
 EDITED = Path("/opt/edited")
-# Turns a hang into a failure and decides nothing else.
+# Only turns a hang into a failure.
 HANG_S = 300
 
 # The placeholders that a reader fills in, in this order.
@@ -41,7 +42,7 @@ SETTINGS = [
 ]
 # A server that the rest of its document needs: it is ended with the document, or where the document restarts a service.
 SERVERS = r"^nats-server\b"
-# Commands without an end, and what they print when they work; `$ COMMAND` is one that succeeds then.
+# Commands without an end, and their output when they work; `$ COMMAND` is one that then succeeds.
 ENDLESS = {
     r"^visiond run\b": r"camera gate: 046d:082d is missing",
     r"^journalctl .*-f\b": r"visiond\[\d+\]: .*camera (door|gate|camera)\b",
@@ -54,13 +55,13 @@ ENDLESS = {
 
 
 class Block:
-    """A fenced block of a document: where it is, what it holds, why it is not executed."""
+    """A fenced block of a document: its place, its content, and why it is not executed."""
 
     def __init__(self, document, line, language, text, mark):
         self.document, self.line, self.language, self.text, self.mark = document, line, language, text, mark
 
     def commands(self):
-        """The commands, as (line, text): a backslash at the end goes on, and so does an open quote or bracket."""
+        """The commands, as (line, text): a backslash at the end, or an open quote or bracket, continues a command."""
         found, pending, begun = [], "", 0
         for number, line in enumerate(self.text.splitlines(), self.line + 1):
             begun = number if not pending else begun
@@ -101,7 +102,7 @@ def filled_in(text):
 
 
 def end(process):
-    """Ends a command and its children as Ctrl-C does, and by force where that does not help."""
+    """Ends a command and its children as Ctrl-C does, and kills them if that fails."""
     os.killpg(process.pid, signal.SIGINT)
     try:
         process.wait(20)
@@ -149,7 +150,7 @@ class Run:
         self.servers.clear()
 
     def command(self, place, command, folder):
-        """Executes one command, and says whether it did what it should."""
+        """Executes one command, and returns whether it worked."""
         words = comment(command)
         needed = re.search(r"(?:^|; |, which )(needs [^;,]*)", words)
         if needed:
@@ -169,7 +170,7 @@ class Run:
         self.result(place, command.splitlines()[0], good, note)
 
     def execute(self, text, folder, endless=None):
-        """Whether a command did what it should, and how it ended. `endless` is what one without an end shows when it works."""
+        """Whether a command worked, and how it ended. `endless` is the output of a working one without an end."""
         began = os.fstat(self.log.fileno()).st_size
         environment = {
             "HOME": str(HOME), "USER": "user", "LOGNAME": "user", "SHELL": "/bin/bash", "LANG": "C.UTF-8", "TERM": "xterm",
@@ -198,7 +199,7 @@ class Run:
         return process.returncode == 0, f"status {process.returncode}"
 
     def shows(self, wanted, began):
-        """Whether a command without an end works: by what it printed since `began`, or by a probe."""
+        """Whether a command without an end works: by its output since `began`, or by a probe."""
         if wanted.startswith("$ "):
             return subprocess.run(wanted[2:], shell=True).returncode == 0
         with open(self.log.name, errors="replace") as log:
@@ -206,7 +207,7 @@ class Run:
             return re.search(wanted, log.read(), re.M) is not None
 
     def configure(self, place, text):
-        """Makes a block of TOML the configuration, with what it needs around it."""
+        """Makes a block of TOML the configuration, completed as needed."""
         if re.match(r"\[(head|extra_inputs|input|detect|classes)\]", text):
             return
         readers = place.startswith("README.md")
@@ -245,7 +246,7 @@ class Run:
                 print("       | " + line, flush=True)
 
     def before(self, name):
-        """What a document takes as given."""
+        """The state that a document assumes."""
         prepare = BEFORE.get(name, "true")
         self.log.write(f"\n{name}\n")
         self.log.flush()
@@ -256,7 +257,7 @@ class Run:
 
 
 def configuration(block):
-    """A whole configuration around a block of one: camera, model and sink where it has none."""
+    """A whole configuration around a block: with camera, model and sink if it has none."""
     whole = ""
     if not re.search(r"^\[\[model\]\]", block, re.M):
         whole += '[[model]]\nname = "objects"\npath = "/usr/share/visiond/models/nanodet-g-416.onnx"\n\n'
@@ -270,7 +271,7 @@ def configuration(block):
     return whole + block + end
 
 
-# The machine as it was when the package was installed and has run its first camera.
+# The machine's state after the package was installed and has run its first camera.
 RESET = """
 rm -rf /etc/systemd/system/visiond.service.d /etc/systemd/system/visiond*.service
 if [ -x /usr/bin/visiond ]; then
@@ -299,7 +300,7 @@ BEFORE = {
     "docs/nats.md": "systemctl stop nats-server",
     "docs/operations.md": "mkdir -p visiond/target/release; cp /usr/bin/visiond visiond/target/release/; chown -R user: visiond/target",
 }
-# A document that takes another one's files as given.
+# A document that needs another one's files.
 NEEDS = {"docs/mqtt.md": "docs/certificates.md", "docs/nats.md": "docs/certificates.md"}
 CONNECTED = """
 until curl --silent --unix-socket /run/visiond/http.sock http://localhost/api/v1/status | jq --exit-status '.sinks[] | select(.kind == "TYPE") | .connected'

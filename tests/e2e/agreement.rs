@@ -53,7 +53,7 @@ fn ours(message: &Value) -> Vec<Seen> {
     message["detections"].as_array().unwrap().iter().map(seen).collect()
 }
 
-/// Asserts that each item of `wanted` has a counterpart of its own in `found`.
+/// Asserts that each item of `wanted` has its own counterpart in `found`.
 fn assert_all_in(wanted: impl Iterator<Item = Seen>, found: &[Seen], place: &str) {
     let mut free = found.to_vec();
     for d in wanted {

@@ -9,7 +9,7 @@ use visiond_tests::{Daemon, root, skip};
 
 use crate::nats::{make_stream, stored};
 
-/// What a reader sees of the camera `door`, whose topic no broker refuses, and what the log says.
+/// The log, and the messages of the camera `door`, whose topic no broker refuses.
 struct Outcome {
     arrives: bool,
     says: &'static str,
@@ -19,12 +19,12 @@ const fn arrives(says: &'static str) -> Outcome {
     Outcome { arrives: true, says }
 }
 
-/// Nothing has to arrive: the log says why.
+/// No message has to arrive; the log gives the reason.
 const fn says(says: &'static str) -> Outcome {
     Outcome { arrives: false, says }
 }
 
-/// How MQTT 3.1.1 refuses anything.
+/// MQTT 3.1.1 can refuse only in this way.
 const BY_CLOSING: &str = "with MQTT 3.1.1 it can refuse a topic, a QoS or a size only by closing";
 
 /// A device called gate with the cameras door and yard, and a sink with these keys.
@@ -44,7 +44,7 @@ fn config(sink: &str) -> String {
     )
 }
 
-/// Runs a daemon until the outcome is as wanted, and prints a row.
+/// Runs a daemon until it has the expected outcome, and prints a row.
 fn cell(broker: &str, setting: &str, sink: &str, wanted: &Outcome, mut arrived: impl FnMut() -> usize) {
     let Outcome { arrives, says } = *wanted;
     let mut daemon = Daemon::start(&config(sink));
@@ -56,14 +56,14 @@ fn cell(broker: &str, setting: &str, sink: &str, wanted: &Outcome, mut arrived: 
     println!("| {broker} | {} | {arrives} | {says} |", setting.trim());
 }
 
-/// A cell of a broker of MQTT on `port`.
+/// The table's cell for an MQTT broker on `port`.
 fn mqtt_cell(broker: &str, setting: &str, port: u16, protocol: &str, keys: &str, wanted: &Outcome) {
     let reader = Reader::at(port, "visiond/gate/cameras/door/detections", &["-V", "mqttv311", "-q", "0"]);
     let sink = format!("type = \"mqtt\"\nurl = \"mqtt://127.0.0.1:{port}\"\nprotocol = \"{protocol}\"\n{keys}");
     cell(&format!("{broker}, MQTT {protocol}"), setting, &sink, wanted, || reader.messages().len());
 }
 
-/// The rights of a user whom Mosquitto does not let publish of the camera yard.
+/// The rights of a user who may not publish messages of the camera yard.
 const ONLY_DOOR: &str =
     "topic read #\ntopic write visiond/gate/availability\ntopic write visiond/gate/cameras/door/#\n";
 
@@ -83,7 +83,7 @@ fn mosquitto_with_other_settings_gets_the_detections_or_the_log_says_what_to_cha
             "acl_file {dir}/only_door",
             "",
             arrives("cameras/yard/detections: not authorized; allow this user to publish there"),
-            // Mosquitto acknowledges what it drops.
+            // Mosquitto acknowledges messages that it drops.
             Some(arrives("connected")),
         ),
         ("max_packet_size 300", "", says("the broker accepts at most 300"), Some(says(BY_CLOSING))),
@@ -91,10 +91,10 @@ fn mosquitto_with_other_settings_gets_the_detections_or_the_log_says_what_to_cha
             "message_size_limit 100",
             "",
             says("packet too large; raise its limit (Mosquitto: `message_size_limit`)"),
-            // Mosquitto acknowledges what it drops.
+            // Mosquitto acknowledges messages that it drops.
             None,
         ),
-        // With 3.1.1, by its version, it accepts a longer one or refuses the session.
+        // With 3.1.1, it accepts a longer one or refuses the session, depending on its version.
         ("max_keepalive 10", "", arrives("connected"), None),
     ] {
         for (protocol, wanted) in [("5", Some(version_5)), ("3.1.1", version_3)] {
@@ -140,7 +140,7 @@ fn nats_server_with_other_settings_gets_the_detections_or_the_log_says_what_to_c
     }
 }
 
-/// Aedes, a broker of MQTT 3.1.1 for Node.js, which prints its port.
+/// Aedes, an MQTT 3.1.1 broker for Node.js; it prints its port.
 const AEDES: &str = r#"
 import { createServer } from 'node:net'
 const { Aedes } = await import(process.argv[2] + '/aedes.js')
@@ -169,8 +169,8 @@ impl Drop for Killed {
     }
 }
 
-/// `./test` leaves this one out. By hand: `npm install aedes`, then
-/// `VISIOND_TEST_AEDES=$PWD/node_modules/aedes cargo test -p visiond-tests --test e2e aedes -- --nocapture`.
+/// `./test` omits this one. To run it by hand: `npm install aedes`, then `VISIOND_TEST_AEDES=$PWD/node_modules/aedes cargo
+/// test -p visiond-tests --test e2e aedes -- --nocapture`.
 #[test]
 fn aedes_with_other_settings_gets_the_detections_or_the_log_says_what_to_change() {
     let Some(package) = std::env::var_os("VISIOND_TEST_AEDES") else {

@@ -1,4 +1,4 @@
-//! `visiond build` as a user meets it, with TensorRT for RTX, which builds without a GPU.
+//! `visiond build` as a user runs it, with TensorRT for RTX, which builds without a GPU.
 //!
 //! Tests that need TensorRT are ignored unless `VISIOND_TEST_TENSORRT` names its folder (`tests/setup --test` fetches it).
 
@@ -9,7 +9,7 @@ use std::time::Duration;
 use serde_json::Value;
 use visiond_tests::{assert_no_panic, model, stderr, visiond};
 
-/// A folder of its own for models, engines and the cache.
+/// A separate folder for models, engines and the cache.
 struct Bench {
     folder: tempfile::TempDir,
     library: PathBuf,

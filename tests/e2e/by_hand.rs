@@ -18,7 +18,7 @@ fn config() -> String {
     )
 }
 
-/// A daemon of the user whose runtime folder this is. It is at work when this returns.
+/// A daemon of the user with this runtime folder. It is running when this returns.
 fn start(runtime: &Path) -> Daemon {
     let mut daemon = Daemon::start_with(&config(), |command| {
         command.env("XDG_RUNTIME_DIR", runtime);

@@ -55,7 +55,7 @@ fn altered(daemon: &Daemon, name: &str, from: &[u8], to: &[u8]) {
     std::fs::copy(daemon.path("tiny.toml"), daemon.path(&format!("{name}.toml"))).unwrap();
 }
 
-/// Puts `config` in place and runs `visiond reload`.
+/// Writes `config` and runs `visiond reload`.
 fn reload(daemon: &Daemon, config: &str) -> (Output, Value) {
     let path = daemon.path("visiond.toml");
     std::fs::write(&path, fill(config, daemon.folder.path())).unwrap();

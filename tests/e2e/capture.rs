@@ -7,7 +7,7 @@ use std::process::Output;
 
 use visiond_tests::{assert_no_panic, json_lines, model, run, stderr};
 
-/// A configuration with a test pattern that ends after so many frames; a busy machine may lose some of them.
+/// A configuration with a test pattern that ends after `frames` frames; a busy machine may lose some of them.
 fn config(folder: &Path, frames: u32) -> String {
     let path = folder.join("visiond.toml");
     let model = model();
@@ -49,7 +49,7 @@ fn frames_are_saved_as_whole_pictures_with_a_line_each() {
         assert_eq!((&png[1..4], &png[16..24]), (&b"PNG"[..], &[0, 0, 0, 64, 0, 0, 0, 48][..]));
         assert_eq!(&png[png.len() - 8..][..4], b"IEND");
     }
-    // No partial picture is left.
+    // No partial image is left.
     assert_eq!(fs::read_dir(&out).unwrap().count(), 3);
 }
 
@@ -75,7 +75,7 @@ fn shots_of_program(folder: &Path, fd: u32, script: &str) -> Output {
     ])
 }
 
-/// The three pictures of such a capture.
+/// The three images of such a capture.
 fn pictures(output: &Output) -> Vec<Vec<u8>> {
     assert!(output.status.success(), "{}", stderr(output));
     let lines = json_lines(&output.stdout);
@@ -85,7 +85,7 @@ fn pictures(output: &Output) -> Vec<Vec<u8>> {
 
 #[test]
 fn a_program_prints_to_standard_output_while_its_frames_go_to_descriptor_3() {
-    // Numbers, so that a frame with another start is another picture.
+    // Numbers, so that frames that begin at another byte differ.
     let frame = "seq 1 2000 | head -c 3072";
     let folder = tempfile::tempdir().unwrap();
     let alone = pictures(&shots_of_program(folder.path(), 1, &format!("while {frame}; do :; done")));

@@ -1,4 +1,4 @@
-//! A card that contradicts its network is an error before the first frame, and the card that `inspect` shows to start from is right.
+//! A card that contradicts its network is an error before the first frame, and the card that `inspect` proposes is correct.
 
 use std::path::Path;
 use std::process::{Output, Stdio};
@@ -13,9 +13,9 @@ const CONFIG: i32 = 3;
 struct Contradiction {
     network: &'static str,
     card: &'static str,
-    /// Line and column in the card; empty if the card has nothing of it.
+    /// Line and column in the card; empty if the card does not have the key.
     place: &'static str,
-    /// What the card says and the network has.
+    /// The contradiction between card and network.
     says: &'static str,
     /// What to write.
     write: &'static str,
@@ -90,7 +90,7 @@ fn a_card_that_contradicts_its_network_is_refused_by_every_command_with_its_plac
     std::thread::scope(|scope| (0..2).for_each(|_| drop(scope.spawn(work))));
 }
 
-/// Networks, and the lines that the card to start from must have.
+/// Networks, and the lines that the proposed card must have.
 const STARTERS: [(&str, &[&str]); 46] = [
     (
         "attributes",
@@ -144,11 +144,11 @@ const STARTERS: [(&str, &[&str]); 46] = [
     ("text-map", &["family = \"db-text\"", "names = [\"text\"]"]),
     ("grey", &["family = \"classifier\"", "order = \"grey\""]),
     ("bytes", &["family = \"classifier\"", "mean = 0", "std = 1"]),
-    // Its metadata is its card; the one shown says the same.
+    // Its metadata is its card; the proposed card is equivalent.
     ("ultralytics", &["family = \"yolov8\""]),
 ];
 
-/// Returns the card to start from; `None` if no head reads the network.
+/// Returns the proposed card; `None` if no head reads the network.
 fn starter(folder: &Path) -> Option<String> {
     let output = visiond(folder, &["inspect", "--json", "net.onnx"]);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
@@ -172,7 +172,7 @@ fn the_card_that_inspect_shows_runs_unchanged_and_has_what_the_graph_says() {
         for line in wanted {
             assert!(card.lines().any(|found| found.split("  #").next() == Some(line)), "{name}: {line}\n{card}");
         }
-        // A size that the model fixes is its own.
+        // The model fixes its size.
         assert_eq!(card.contains("size = ["), wanted.iter().any(|line| line.starts_with("size")), "{name}:\n{card}");
         std::fs::write(folder.path().join("net.toml"), &card).unwrap();
         for args in [&["inspect", "net.onnx"][..], &["detect", "--model", "net.onnx", picture.to_str().unwrap()]] {

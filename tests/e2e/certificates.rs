@@ -1,4 +1,4 @@
-//! Certificates as most tutorials make them, at a broker: the message says what is wrong, and its command makes one that works.
+//! A broker with certificates made as in most tutorials: the message names the fault, and its command makes a correct one.
 
 use std::fs;
 use std::path::Path;
@@ -8,7 +8,7 @@ use visiond_tests::mosquitto::Mosquitto;
 use visiond_tests::nats::NatsServer;
 use visiond_tests::{Daemon, root};
 
-/// What each script makes in an empty folder: `ca.pem` and `ca.key`, `server.pem` and `server.key`.
+/// The files that each script makes in an empty folder: `ca.pem` and `ca.key`, `server.pem` and `server.key`.
 const CA: &str = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 30 -subj '/CN=my CA' -keyout ca.key -out ca.pem\n\
                   openssl req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj /CN=localhost -keyout server.key -out server.csr\n\
                   sign='openssl x509 -req -in server.csr -CA ca.pem -CAkey ca.key -set_serial 7 -out server.pem'\n\
@@ -86,7 +86,7 @@ fn a_wrong_certificate_is_said_in_words_and_the_commands_of_the_message_make_a_r
         assert!(!log.contains("Other(") && !log.contains("Error("), "{log}");
 
         if words.starts_with("is not valid yet") {
-            // Its clock or this one's is wrong, and no new certificate corrects that.
+            // One of the two clocks is wrong, and no new certificate corrects that.
             continue;
         }
         broker.end(libc::SIGTERM);

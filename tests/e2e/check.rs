@@ -11,7 +11,7 @@ use std::time::SystemTime;
 
 use visiond_tests::{Daemon, assert_no_panic, certificates, fill, root, run, skip, stderr, visiond};
 
-/// Runs `visiond COMMAND c.toml` in `folder`, as a user does who is there.
+/// Runs `visiond COMMAND c.toml` in `folder`.
 fn in_folder(folder: &Path, command: &str) -> Output {
     let mut visiond = Command::new(visiond());
     visiond.args([command, "c.toml"]).current_dir(folder).stdin(Stdio::null());
@@ -134,7 +134,8 @@ fn what_run_refuses_check_reports_in_the_same_words_at_its_line() {
     let lock = File::create(at("locked/lock")).unwrap();
     lock.lock().unwrap();
 
-    // What follows the model and the camera (7 lines and up), the line of the finding, its kind, the status of `run`, the words.
+    // The configuration after the model and the camera (from line 7 on), the line of the finding, its kind, the status of
+    // `run`, the text.
     let in_use = format!("http: cannot listen on {busy}: Address already in use");
     let cases = [
         (format!("{HTTP}token = \"./short\"\n"), 11, ERROR, 3, "the token ./short must be one line of 16 to 256"),
@@ -259,7 +260,7 @@ fn what_run_refuses_check_reports_in_the_same_words_at_its_line() {
         let output = in_folder(folder.path(), "run");
         let refused = said(&output);
         assert_eq!(output.status.code(), Some(*status), "{more}\n{refused}");
-        // Files of a sink and folders of pictures cost their own messages, and not the start.
+        // Missing files of a sink or image folders lose messages, but do not prevent the start.
         let reason = words.rsplit_once(": ").map_or(*words, |(_, reason)| reason);
         let goes_on = |line: &str| line.contains("cannot be written: ") && line.contains(reason);
         let found = refused.lines().any(|line| line.contains(words) || *status == 0 && goes_on(line));
@@ -346,7 +347,7 @@ fn a_file_that_only_another_user_may_read_is_a_warning() {
     }
     // SAFETY: geteuid(2) has no conditions and cannot fail.
     let mut check = if unsafe { libc::geteuid() } == 0 {
-        // Without these capabilities, the modes of files hold for root as well.
+        // Without these capabilities, file modes also apply to root.
         let mut check = Command::new("setpriv");
         check.args(["--bounding-set", "-dac_override,-dac_read_search"]).arg(visiond());
         check
@@ -382,13 +383,13 @@ fn what_the_running_daemon_uses_is_no_error_of_its_configuration() {
     let output = run(["check".as_ref(), config.as_os_str()]);
     let found = said(&output);
     assert!(output.status.success(), "{found}");
-    // No remedy: there is nothing to stop.
+    // No remedy, because there is no program to stop.
     let user = format!(" is in use: process {}, visiond, runs this configuration", daemon.pid());
     for words in ["h.sock is in use", "d.sock is in use", "spool/lock is in use"] {
         let line = found.lines().find(|line| line.contains(words)).unwrap_or_else(|| panic!("{words}\n{found}"));
         assert!(line.contains(": warning: ") && line.ends_with(&user), "{line}");
     }
-    // Another configuration cannot have them, and `run` would refuse it.
+    // Another configuration cannot use them, and `run` would refuse it.
     let other = daemon.path("other.toml");
     fs::copy(config, &other).unwrap();
     for command in ["check", "run"] {

@@ -1,4 +1,5 @@
-//! What programs that visiond starts get of it: no secret, no descriptor, no duty of the service; and ffmpeg, no file but its own.
+//! Programs that visiond starts inherit no secret, no descriptor and no variable of the service; ffmpeg may open only its own
+//! files.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -6,7 +7,7 @@ use std::path::Path;
 
 use visiond_tests::{Daemon, wait_until};
 
-/// What systemd passes the service, and one variable of the user's own.
+/// The variables that systemd passes to the service, and one of the user's.
 const VARIABLES: [(&str, &str); 11] = [
     ("CREDENTIALS_DIRECTORY", "/run/credentials/visiond.service"),
     ("NOTIFY_SOCKET", ""),
@@ -40,16 +41,16 @@ fn daemon(cameras: &str, script: &str) -> Daemon {
          [[sink]]\ntype = \"file\"\npath = \"{{dir}}/out.jsonl\"\n{cameras}"
     );
     let mut daemon = Daemon::start_with(&config, |command| {
-        // The log must not have its name.
+        // The log must not contain its name.
         command.envs(VARIABLES).env_remove("RUST_BACKTRACE");
     });
     daemon.wait_for_log("the program is done");
-    // The stand-in must stay until it has run.
+    // The stand-in must exist until it has run.
     drop(tools);
     daemon
 }
 
-/// Prints what the program has from visiond.
+/// Prints the descriptors and variables that the program has from visiond.
 const REPORT: &str = r#"env | sed 's/^/has variable /' >&2
 for descriptor in /proc/$$/fd/*; do echo "has descriptor $descriptor" >&2; done
 "#;
@@ -60,7 +61,7 @@ fn has_nothing_of_the_service(log: &str) {
     for (name, _) in &VARIABLES[..10] {
         assert!(!variables.iter().any(|variable| variable.starts_with(name)), "{name} in\n{log}");
     }
-    // The shell has its script and the folder that it lists, too.
+    // The shell also has its script and the folder that it lists.
     let descriptors = log.lines().filter(|line| line.contains("has descriptor ")).count();
     assert!((3..=5).contains(&descriptors), "{log}");
 }
@@ -86,7 +87,7 @@ fn what_a_command_has_started_does_not_outlive_a_daemon_that_is_killed() {
     let daemon = daemon(camera, &script);
     let numbers: Vec<u32> = fs::read_to_string(&numbers).unwrap().lines().map(|line| line.parse().unwrap()).collect();
     let is_alive = |number: &u32| {
-        // A zombie is dead; nothing may have asked for it yet.
+        // A zombie is dead; its parent may not have waited for it yet.
         fs::read_to_string(format!("/proc/{number}/stat")).is_ok_and(|stat| !stat.contains(") Z "))
     };
     assert!(numbers.len() == 2 && numbers.iter().all(is_alive), "{numbers:?}");

@@ -1,11 +1,12 @@
-//! A password that crosses a network as it is: warned of for RTSP and HTTP cameras, in a network namespace with an address of its own.
+//! A password that crosses a network in clear text: visiond warns for RTSP and HTTP cameras. Runs in a network namespace with
+//! its own address.
 
 use std::process::Command;
 
 use visiond_tests::{root, skip, visiond};
 
-/// An RTSP and an HTTP camera with basic authentication, at an address of the network and at the machine's own; then what `visiond
-/// probe` finds there.
+/// An RTSP and an HTTP camera with basic authentication, at a network address and at the machine's own; then the report of
+/// `visiond probe`.
 const SCRIPT: &str = r#"
 ip link set lo up && ip addr add 192.0.2.7/32 dev lo || exit 77
 cat >picture.py <<'END'

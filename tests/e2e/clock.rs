@@ -1,11 +1,11 @@
-//! A wall clock before 1970, as a board with an empty battery may have: nothing ends, and TLS names it.
+//! A wall clock before 1970, as on a board with an empty battery: nothing fails, and the TLS error names the clock.
 
 use std::process::Command;
 
 use visiond_tests::web::Place;
 use visiond_tests::{Daemon, certificates, mosquitto::Mosquitto, root, skip};
 
-/// Moves the wall clock of the program that preloads it to before 1970.
+/// A library that sets the wall clock of a program to before 1970.
 const PRELOAD: &str = r"
 #define _GNU_SOURCE
 #include <sys/syscall.h>

@@ -42,7 +42,8 @@ fn with_json_and_no_terminal_standard_error_has_errors_alone() {
     std::fs::create_dir(&images).unwrap();
     std::fs::copy(&picture, path("pictures/a.png")).unwrap();
     let reference = path("reference.json");
-    // What each prints there without --json: a part of a note or a warning, if it can be had here, and of the error.
+    // The text that each prints there without --json: part of a note or warning, if this machine produces one, and of the
+    // error.
     let cases: [(&[&str], &str, &str); 11] = [
         (&["detect", &picture], "using rten instead", ""),
         (&["bench", "--model", &model, "-n", "1", "--warmup", "0"], "using rten instead", ""),
@@ -75,15 +76,15 @@ fn with_json_and_no_terminal_standard_error_has_errors_alone() {
             let is_error = alone.starts_with("visiond: ") && alone.lines().count() == 1;
             assert!(is_error && alone.contains(error), "{arguments:?}: {alone}");
         }
-        // Who asks for more gets it.
+        // A larger value is also accepted.
         if arguments[0] == "selftest" {
             assert!(stderr_of(&["--json", "-v"]).contains(note), "{arguments:?}");
         }
     }
 }
 
-/// Returns the indents at which the paragraph of `line` may go on: its own, that of the text beside an option, or that of
-/// an item of a list. A line with two columns starts an entry, so no text beside it goes on at its own indent.
+/// Returns the possible indents of the next line of a paragraph: its own, that of the text beside an option, or that of a
+/// list item. A line with two columns starts an entry, so its text does not continue at its own indent.
 fn continuations(line: &str) -> Vec<usize> {
     let indent = line.len() - line.trim_start().len();
     match line.trim_start().split_once("  ") {
@@ -322,7 +323,7 @@ fn published_messages_match_the_schema() {
     let messages = json_lines(&output.stdout);
     assert_eq!(messages.len(), 2);
     messages.iter().for_each(assert_valid);
-    // The check itself can fail.
+    // Proves that the check can fail.
     let mut wrong = messages[0].clone();
     wrong["frame"]["widht"] = 5.into();
     assert!(!errors(&wrong).is_empty());

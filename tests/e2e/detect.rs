@@ -35,7 +35,7 @@ fn a_table_names_what_is_on_each_picture() {
     assert_eq!(row[..3], [cat.to_str().unwrap(), "0", "cat"]);
     assert_eq!(row.len(), 8);
     assert!(table.contains(cup.to_str().unwrap()));
-    // Where detection takes long, progress is also reported.
+    // If detection takes long, progress is also reported.
     let said = stderr(&output);
     assert!(said.lines().all(|line| line.contains(" frames")), "nothing but the table is said: {said}");
 }
@@ -153,7 +153,7 @@ fn a_video_whose_name_is_not_text_and_one_that_was_trimmed_are_read_whole() {
     let of = |name: &str| messages.iter().filter(|m| m["frame"]["file"].as_str().unwrap().ends_with(name)).count();
     assert_eq!(of("caf\u{fffd}.mp4"), 20);
     assert!((8..=10).contains(&of("trim.mp4")), "{}", of("trim.mp4"));
-    // Its error names the file, and not the link that ffmpeg reads.
+    // The error names the file, not the link that ffmpeg reads.
     fs::write(&odd, [0; 4096]).unwrap();
     let output = detect(&[&odd]);
     assert_eq!(output.status.code(), Some(INPUT));
@@ -170,7 +170,7 @@ fn a_full_standard_output_has_its_exit_status() {
     assert!(stderr(&output).contains("No space left on device"), "{}", stderr(&output));
 }
 
-/// Writes `network` and a white picture of 64x64, and returns the message of the one frame.
+/// Writes `network` and a white image of 64x64, and returns the frame's message.
 fn message_of(folder: &Path, network: &[u8]) -> serde_json::Value {
     fs::write(folder.join("net.onnx"), network).unwrap();
     let white: Vec<u8> = [b"P6\n64 64\n255\n".as_slice(), &[255; 3 * 64 * 64]].concat();
@@ -221,7 +221,7 @@ fn a_movenet_that_takes_whole_numbers_runs_as_it_is() {
     for (found, [x, y, _]) in body["keypoints"].as_array().unwrap().iter().zip(BODY) {
         assert_eq!([found["x"].as_f64().unwrap() as f32, found["y"].as_f64().unwrap() as f32], [x, y], "{found}");
     }
-    // Around the points that count: not the hidden right foot.
+    // The box is around the visible points, without the hidden right foot.
     let number = |key: &str| body["box"][key].as_f64().unwrap();
     assert_eq!(["x", "y", "width", "height"].map(number), [17.0, 6.0, 35.0, 52.0]);
 }
@@ -235,7 +235,7 @@ fn a_face_detector_finds_its_face_and_names_its_points_with_the_card_that_inspec
         let described = run([OsString::from("inspect"), OsString::from("--json"), model.into()]);
         let described: serde_json::Value = serde_json::from_slice(&described.stdout).unwrap();
         let heads = described["heads"].as_array().unwrap();
-        // So few rows may also be queries.
+        // Because there are few rows, they may also be queries.
         assert!(heads.len() == 1 || name == "yolov5-face", "{name}: {described}");
         fs::write(folder.path().join("net.toml"), heads[0]["card"].as_str().unwrap()).unwrap();
 
@@ -270,7 +270,7 @@ fn turned_boxes_keep_their_turn_and_hide_only_their_like() {
     for (found, [x, y, width, height, ship, harbor, angle]) in found.iter().zip(expected) {
         assert_eq!(found["label"], if ship > harbor { "ship" } else { "harbor" });
         let number = |key: &str| found["oriented"][key].as_f64().unwrap() as f32;
-        // The angle is from 0 to below a quarter of a turn: a quarter more or less exchanges the sides.
+        // The angle is from 0 to below a quarter turn; a quarter turn more or less swaps the sides.
         let turn = angle.rem_euclid(FRAC_PI_2);
         let (width, height) = if (angle - turn).abs() > 1.0 { (height, width) } else { (width, height) };
         for (key, expected) in [("x", x), ("y", y), ("width", width), ("height", height), ("angle", turn)] {
@@ -386,7 +386,7 @@ fn a_classifier_gives_every_class_that_passes_but_the_best_ones_at_most() {
     let sum: f64 = TAGS.iter().map(|&logit| f64::from(logit).exp()).sum();
     let softmax = |class: usize| four(f64::from(TAGS[class]).exp() / sum);
     let [hat, bag, coat, dog] = ["hat", "bag", "coat", "dog"].map(str::to_owned);
-    // Several labels: each by itself.
+    // Several labels: each is judged by itself.
     let both = vec![(hat.clone(), sigmoid(0)), (coat.clone(), sigmoid(2))];
     assert_eq!(found("sigmoid", "score_threshold = 0.5"), both);
     assert_eq!(found("sigmoid", "score_threshold = 0.5\nmax_detections = 1"), both[..1]);
@@ -399,7 +399,7 @@ fn a_classifier_gives_every_class_that_passes_but_the_best_ones_at_most() {
     assert_eq!(found("softmax", ""), all[..2], "those of 0.1 and more");
 }
 
-/// Prints the table for the network and the picture that `message_of` has written, as rows of words.
+/// Returns the table for the network and the image that `message_of` has written, as rows of words.
 fn table_of(folder: &Path) -> Vec<String> {
     let output = detect(&[path("--model"), &folder.join("net.onnx"), &folder.join("white.ppm")]);
     assert!(output.status.success(), "{}", stderr(&output));

@@ -1,4 +1,4 @@
-//! The JSON in the documents is what the schemas describe.
+//! The JSON in the documents matches the schemas.
 
 use std::path::{Path, PathBuf};
 
@@ -42,7 +42,7 @@ fn strict(schema: &str) -> Value {
     serde_json::from_str(&strict_schema(&std::fs::read_to_string(root().join(schema)).unwrap())).unwrap()
 }
 
-/// The errors of `value` by the schema that its `schema` names, else by the closest response of the API.
+/// The errors of `value` against the schema that its `schema` names, otherwise against the closest response of the API.
 pub fn errors(value: &Value) -> Vec<String> {
     let api = json_file("docs/openapi.json");
     let responses = api["components"]["schemas"].as_object().unwrap();
@@ -54,7 +54,7 @@ pub fn errors(value: &Value) -> Vec<String> {
             .iter()
             .filter_map(|(name, response)| {
                 let known: Vec<_> = response["properties"].as_object()?.keys().collect();
-                // The API may get more members, so its document allows them; an example has none.
+                // The API may get more members, so its document allows them; an example must have none.
                 Some(json!({
                     "$ref": format!("#/components/schemas/{name}"),
                     "components": api["components"],

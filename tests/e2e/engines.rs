@@ -23,8 +23,8 @@ fn plan(version: [u8; 4], gpus: u64) -> Vec<u8> {
     plan
 }
 
-/// What `visiond detect` says of an engine's file with these bytes: one line that names it. It must end with the
-/// status for models.
+/// The error of `visiond detect` for an engine file with these bytes: one line that names it. The exit status must be that
+/// for models.
 fn refusal(bytes: &[u8], adapt: impl FnOnce(&mut Command, &Path)) -> String {
     let folder = tempfile::tempdir().unwrap();
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
@@ -78,7 +78,7 @@ fn an_onnx_file_with_an_engines_name_is_recognised() {
 
 #[test]
 fn the_error_about_a_foreign_plan_names_what_built_it() {
-    // Without a GPU that is the reason; with one, the version or the GPU is.
+    // Without a GPU, the error says so; with one, it names the version or the GPU.
     assert_says(&refusal_of(&plan([1, 5, 0, 0], 0x3f)), &["1.5.0"]);
     assert_says(&refusal_of(&plan([1, 6, 1, 120], 1)), &["1.6.1"]);
 }

@@ -1,5 +1,5 @@
-//! Exports of many projects: each is read rightly, without a card or with the one that `inspect` prints, or refused by its name.
-//! None gives other objects without a word.
+//! Exports of many projects: each is read correctly, without a card or with the one that `inspect` prints, or rejected by
+//! name. None silently gives other objects.
 
 use std::path::Path;
 use std::process::{Output, Stdio};
@@ -14,10 +14,10 @@ use visiond_tests::{assert_no_panic, command, json_lines, picture, root, stderr}
 
 const CONFIG: i32 = 3;
 
-/// The side of the picture, which is square, so that every fit puts it in the same place.
+/// The side of the image, which is square, so that every fit gives the same placement.
 const PICTURE_SIDE: f64 = 512.0;
 
-/// The most advice that is followed.
+/// How many pieces of advice the test follows at most.
 const STEPS: usize = 6;
 
 fn visiond(folder: &Path, args: &[&str]) -> Output {
@@ -100,7 +100,7 @@ fn are(found: &[Value], objects: &[[f32; 6]]) -> bool {
     found.len() == objects.len() && objects.iter().all(|object| found.iter().any(|one| is(object, one)))
 }
 
-/// Returns what comes of an export when a user does as visiond says: the outcome, and how it went.
+/// Returns the outcome of an export if a user follows visiond's advice, and the steps.
 fn outcome(folder: &Path, layout: &Layout, is_right: fn(&[Value]) -> bool) -> (String, Option<Wanted>) {
     std::fs::write(folder.join("net.onnx"), &layout.bytes).unwrap();
     let _ = std::fs::remove_file(folder.join("net.toml"));
@@ -182,7 +182,7 @@ fn inspect_tells_centre_and_size_from_corners_where_both_are_boxes_of_the_whole_
     }
 }
 
-/// Returns what docs/models.md says otherwise about an export: what visiond needs, or a line that the card does not have.
+/// Returns how docs/models.md differs for an export: in what visiond needs, or by a line that the card does not have.
 fn undocumented(layout: &Layout, text: &str) -> Option<String> {
     let manual = std::fs::read_to_string(root().join("docs/models.md")).unwrap();
     let (_, section) = manual.split_once("## Exports of other projects\n").unwrap();
@@ -259,7 +259,7 @@ fn a_detector_of_any_class_finds_what_the_prompts_in_a_file_beside_its_card_name
     assert_eq!(found, Some(layout.wanted), "{text}");
     assert_eq!(undocumented(&layout, &text), None);
     let card = std::fs::read_to_string(folder.path().join("net.toml")).unwrap();
-    // Other prompts, in another order: no other file changes but the names.
+    // Other prompts, in another order: only the names also change.
     for half in [false, true] {
         write(&[3, 0], half);
         let named = card.replace("# names = [...]", "names = [\"cat\", \"person\"]");
@@ -293,7 +293,7 @@ fn inspect_lists_what_a_classifier_answers_with_each_preprocess_where_that_diffe
     assert!(text.contains(said), "{text}");
     assert!(text.contains("class 1 (0.95) with `scale = 1`, `mean = 0`, `std = 1`"), "{text}");
     assert!(text.contains("Nothing shows it if\n# that is wrong: compare with the code"), "{text}");
-    // One that does not look at its pixels gives no reason to compare.
+    // For a network that ignores its pixels, there is nothing to compare.
     std::fs::write(folder.path().join("net.onnx"), network("classifier")).unwrap();
     let text = String::from_utf8(visiond(folder.path(), &["inspect", "net.onnx"]).stdout).unwrap();
     assert!(text.contains("fits       classifier") && !text.contains("compare    "), "{text}");

@@ -1,4 +1,4 @@
-//! Brokers that send what no broker should: what the daemon's memory, its log and its other sinks show of that.
+//! Brokers that send data that no broker should send: the effect on the daemon's memory, its log and its other sinks.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 
 use visiond_tests::{Daemon, certificates, root};
 
-/// How much all connections to a broker get together.
+/// The number of bytes that all connections to a broker get together.
 const MOST_SENT: u64 = 400 << 20;
 /// By how much the daemon's memory may grow meanwhile.
 const MOST_GROWN: u64 = 64 << 20;
@@ -110,7 +110,7 @@ fn assert_mqtt_bounded(words: &str, protocol: &str, bytes: &[u8]) {
     assert_bounded(words, &sink, || broker.is_done());
 }
 
-/// Greets as a NATS server does, and says nothing more.
+/// Greets like a NATS server, and sends nothing more.
 fn accept_nats(stream: &mut TcpStream) -> std::io::Result<()> {
     stream
         .write_all(b"INFO {\"server_id\":\"x\",\"version\":\"2.11.0\",\"headers\":true,\"max_payload\":1048576}\r\n")?;
@@ -122,7 +122,7 @@ fn accept_nats(stream: &mut TcpStream) -> std::io::Result<()> {
     stream.write_all(b"PONG\r\n")
 }
 
-/// Greets as a NATS server does, and announces this before the endless rest.
+/// Greets like a NATS server, and announces this before the endless rest.
 macro_rules! accept_nats_and_send {
     ($start:literal) => {
         |stream| {
@@ -234,7 +234,7 @@ fn an_mqtt_broker_that_never_stops_is_given_up() {
     let retained =
         |topic: &str| [&[0x31, (topic.len() + 5) as u8, 0, topic.len() as u8], topic.as_bytes(), b"{}x"].concat();
     for protocol in ["5", "3.1.1"] {
-        // PINGRESP; PUBREC, which wants PUBREL each; a retained state of a camera that is gone, which wants to be cleared.
+        // PINGRESP; PUBREC, each of which requires a PUBREL; a retained state of a removed camera, which visiond must clear.
         assert_mqtt_bounded(words, protocol, &[0xd0, 0]);
         assert_mqtt_bounded(words, protocol, &[0x50, 2, 0, 9]);
     }
@@ -247,7 +247,7 @@ fn an_mqtt_broker_that_takes_only_tiny_packets_costs_a_line_and_not_one_for_each
         read_connect(stream)?;
         // Maximum Packet Size is 20.
         stream.write_all(&[0x20, 8, 0, 0, 5, 0x27, 0, 0, 0, 20])?;
-        // Reads to the end, and then has nothing to say.
+        // Reads to the end, and sends nothing.
         std::io::copy(stream, &mut std::io::sink())?;
         Err(std::io::ErrorKind::UnexpectedEof.into())
     }

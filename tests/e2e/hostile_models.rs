@@ -1,5 +1,5 @@
-//! A model that means harm changes nothing: it is refused as it is read, or a process of its own tries it, and that one runs out of
-//! memory or never ends.
+//! A malicious model changes nothing: it is rejected when it is read, or by the trial in a separate process, which runs out
+//! of memory or never ends.
 
 use std::path::Path;
 use std::process::{Output, Stdio};
@@ -10,7 +10,7 @@ use visiond_tests::{Daemon, assert_no_panic, backends, command, fill, picture, r
 
 const MODEL: i32 = 4;
 
-/// The models, and what the error says of each.
+/// The models, and the error text of each.
 const HOSTILE: [(&str, Model, &str); 4] = [
     ("nested", Model::Nested(20_000), "nested too deeply to be read safely"),
     ("filled", Model::Filled(1e11), "it needs more memory than 512 MiB and six times its size"),
@@ -49,7 +49,7 @@ fn start(config: &str) -> Daemon {
     })
 }
 
-/// The configuration with the model `name`. The one that never ends gets less time, which decides nothing.
+/// The configuration with the model `name`. The one that never ends gets less time; the result is the same.
 fn with_model(config: &str, name: &str) -> String {
     let limit = if name == "loop" { "\nload_timeout = \"2s\"" } else { "" };
     config.replace("good", name).replace("threads = 1", &format!("threads = 1{limit}"))
@@ -79,7 +79,7 @@ fn detect(folder: &Path, name: &str, more: &[&str]) -> Output {
     command.arg(picture("chelsea.png")).stdin(Stdio::null()).output().unwrap()
 }
 
-/// Puts `config` in place and runs `visiond reload`, which asks over HTTP.
+/// Writes `config` and runs `visiond reload`, which uses HTTP.
 fn reload(daemon: &Daemon, config: &str) -> Value {
     let path = daemon.path("visiond.toml");
     std::fs::write(&path, fill(config, daemon.folder.path())).unwrap();
@@ -184,7 +184,7 @@ fn a_trial_that_never_ends_ends_with_the_daemon() {
     daemon.reconfigure(&CONFIG.replace("good", "loop").replace("threads", "load_timeout = \"1h\"\nthreads"));
     daemon.wait_until("the trial", |daemon| !trials(daemon).is_empty());
     let trial = trials(&daemon)[0];
-    // The owner of the process may not read it once it limits itself.
+    // The owner may not read the process once it has restricted itself.
     if let Ok(environment) = std::fs::read(format!("/proc/{trial}/environ")) {
         assert!(!String::from_utf8_lossy(&environment).contains("kept-to-visiond"));
     }
@@ -218,7 +218,7 @@ fn a_model_whose_memory_runs_out_at_the_cards_size_is_not_one_of_another_size() 
     let model = onnx::write(folder.path(), "squared", Model::Squared);
     let card = model.with_extension("toml");
     let plain = std::fs::read_to_string(&card).unwrap();
-    // The first is not a multiple of 32, which would be another reason.
+    // The first is not a multiple of 32, which would be rejected for another reason.
     for side in [330, 320] {
         std::fs::write(&card, format!("{plain}[input]\nsize = [{side}, {side}]\n")).unwrap();
         for backend in backends() {
@@ -243,7 +243,7 @@ fn the_stacks_of_many_threads_fit_into_the_memory_of_a_trial() {
     let model = onnx::write(folder.path(), "good", Model::Good);
     for backend in backends() {
         let mut command = command();
-        // As on a machine with so many cores.
+        // As on a machine with this many cores.
         command.args(["bench", "--frames", "1", "--warmup", "0", "--threads", "160", "--load-memory", "64MiB"]);
         command.args(["--backend", backend, "--model"]).arg(&model).arg("--source").arg(picture("chelsea.png"));
         let output = command.stdin(Stdio::null()).output().unwrap();

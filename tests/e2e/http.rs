@@ -31,14 +31,14 @@ pub fn start(http: &str) -> (Daemon, Place) {
     (daemon, place)
 }
 
-/// With a token in a file; its folder is to live as long.
+/// With a token in a file, in a folder that must live as long.
 fn start_with_token() -> (Daemon, Place, tempfile::TempDir) {
     let (folder, token) = token_file();
     let (daemon, place) = start(&format!("token = \"{}\"", token.display()));
     (daemon, place, folder)
 }
 
-/// A file with the token, in a folder that is to live as long.
+/// A file with the token, in a folder that must live as long.
 pub fn token_file() -> (tempfile::TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let token = folder.path().join("token");
@@ -231,7 +231,7 @@ fn a_page_from_another_origin_cannot_make_a_browser_send_requests() {
 #[test]
 fn malformed_oversized_and_unfinished_requests_are_refused_and_the_daemon_keeps_running() {
     let (mut daemon, place) = start("");
-    // Half a head, and nothing more: the daemon closes the connection after a timeout, and serves others until then.
+    // Half a head: the daemon closes the connection after a timeout, and serves others meanwhile.
     let mut slow: Vec<Box<dyn Stream>> = (0..100)
         .map(|n| {
             let mut stream = place.connect();
@@ -340,7 +340,7 @@ fn secrets_appear_nowhere() {
     let url = |camera: usize| config["camera"][camera]["source"]["url"].clone();
     assert_eq!((url(1), url(2)), ("rtsp://***@127.0.0.1:1/x".into(), "rtsp://127.0.0.1:1/y".into()));
     assert_eq!(config["http"]["token"], token, "its place is no secret");
-    // Crash output: what a fault leaves in the log.
+    // Crash output in the log.
     daemon.signal(libc::SIGTERM);
     let ended = daemon.finish();
     for text in told.iter().chain([&ended.log]) {
@@ -363,7 +363,7 @@ fn a_reload_opens_and_closes_addresses_and_leaves_the_others_alone() {
     assert!(kept.read(&mut [0; 4096]).unwrap() > 0, "a connection stays");
     assert_eq!(place.get("/healthz").status, 200, "the same port");
 
-    // An address that cannot be opened is refused, and the running ones stay.
+    // An address that cannot be opened is rejected, and the existing ones stay.
     let text = config("listen = [\"127.0.0.1:0\", \"unix:{dir}/http.sock\", \"unix:{dir}/nowhere/x.sock\"]");
     let text = text.replace("{dir}", &daemon.folder.path().display().to_string());
     std::fs::write(daemon.path("visiond.toml"), text).unwrap();
@@ -416,7 +416,7 @@ fn sockets_from_systemd_are_served() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let place = Place::Tcp(listener.local_addr().unwrap());
     let daemon = start_with_socket(listener, "$$");
-    // The socket is open before the daemon is: an early client waits.
+    // The socket is open before the daemon starts, so an early client waits.
     assert_eq!(place.get("/healthz").text(), "ok\n");
     end(daemon);
 }

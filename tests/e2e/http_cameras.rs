@@ -1,4 +1,4 @@
-//! Cameras over HTTP: another visiond is the camera, which serves its own pictures.
+//! Cameras over HTTP: another visiond acts as the camera and serves its images.
 
 use std::fs;
 use std::net::TcpStream;
@@ -64,7 +64,7 @@ fn probe_finds_the_type_of_a_url_and_its_configuration_plays() {
 fn a_login_that_comes_later_is_waited_for() {
     let folder = tempfile::tempdir().unwrap();
     let login = folder.path().join("login");
-    // Nothing listens there: only which error is logged matters.
+    // Nothing listens there; the test needs only the logged error.
     let port = Port::reserve();
     let source = format!(
         "[[camera]]\nname = \"gate\"\nsource = {{ type = \"mjpeg\", url = \"http://127.0.0.1:{}/\", login = \"{}\" }}\n",

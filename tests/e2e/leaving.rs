@@ -1,4 +1,4 @@
-//! What leaves the process: no secret of the configuration, and nothing that a terminal would act on.
+//! No output contains a secret of the configuration, or anything that a terminal would act on.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -44,7 +44,7 @@ fn tools() -> tempfile::TempDir {
         fs::write(&path, format!("#!/bin/sh\n{script}")).unwrap();
         fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
     };
-    // What ffmpeg and GStreamer say of what they were given, also in a line that is too long.
+    // The output of ffmpeg and GStreamer about their arguments, also in a line that is too long.
     let say = "echo \"cannot use $*: 401 Unauthorized\" >&2; printf 'x%4060s rtsp://admin:hushhushhush@cam: bad\\n' ' ' >&2\n";
     let answer =
         r#"{"streams":[{"codec_name":"x","width":16,"height":16,"pix_fmt":"yuv420p"}],"format":{"duration":"1"}}"#;
@@ -106,7 +106,7 @@ fn no_secret_of_the_configuration_leaves_the_process() {
         }
     };
     everywhere();
-    // What a reload says of it, a valid one and one with errors in the lines with secrets.
+    // The output of a reload, a valid one and one with errors in the lines with secrets.
     let changed = whole.replace("x=1", "x=2").replace("user-id=admin", "user-id=other");
     let wrong = changed.replace("url = ", "ulr = ").replace("type = \"command\"", "type = \"comand\"");
     for (text, said) in [(&wrong, "rejected"), (&changed, "reload")] {
@@ -163,7 +163,7 @@ fn detect_shows_no_secret_of_a_url() {
     }
 }
 
-/// Escape, bell, a C1 code, ends of lines, and marks that turn the text around, in place of a name's letters.
+/// Escape, bell, a C1 code, line ends and bidirectional marks, in place of a name's letters.
 const HOSTILE: &str = "\u{1b}[2J\u{7}\u{9b}7m\u{202e}\r\n";
 
 /// Replaces bytes of the sample model by others of the same number.

@@ -17,7 +17,7 @@ const UPGRADE: &str = "Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocke
 const STREAMS: [(&str, &str); 3] =
     [("/api/v1/stream", ""), ("/api/v1/stream", UPGRADE), ("/cameras/bars/stream.mjpeg", "")];
 
-/// An answer that goes on: its status, and what follows the head.
+/// A continuing answer: its status, and the bytes after the head.
 struct Open {
     status: u16,
     body: BufReader<Box<dyn Stream>>,
@@ -40,7 +40,7 @@ fn http(place: &Place, name: &str) -> u64 {
     place.get("/api/v1/status").json()["http"][name].as_u64().unwrap()
 }
 
-/// Waits until as many connections are open as `others` and the one that asks.
+/// Waits until `others` connections are open, in addition to its own.
 fn wait_for_connections(daemon: &mut Daemon, place: &Place, others: u64) {
     daemon.wait_until(&format!("{others} connections"), |_| {
         let answer = place.get("/api/v1/status");
@@ -317,7 +317,7 @@ fn what_a_web_socket_sends_is_limited() {
     {
         let Place::Tcp(address) = place else { unreachable!("an address") };
         let mut client = TcpStream::connect(address).unwrap();
-        // It writes until the daemon reads no more.
+        // It writes until the daemon stops reading.
         client.set_write_timeout(Some(Duration::from_secs(2))).unwrap();
         write!(client, "GET /api/v1/stream?camera=slow HTTP/1.1\r\nHost: localhost\r\n{UPGRADE}\r\n").unwrap();
         assert!(client.read(&mut [0; 12]).unwrap() > 0);
@@ -382,7 +382,7 @@ fn readers_that_stall_cost_little_memory() {
     let stalled: Vec<_> = STREAMS.iter().cycle().take(500).map(|(path, headers)| open(&place, path, headers)).collect();
     assert!(stalled.iter().all(|open| matches!(open.status, 101 | 200)));
     let begin = daemon.count("out.jsonl");
-    // Ten seconds of messages and pictures: more than the sockets hold.
+    // Ten seconds of messages and images: more than the sockets' buffers hold.
     daemon.wait_until("200 messages", |daemon| daemon.count("out.jsonl") > begin + 200);
     let grown = daemon.memory_kib("VmHWM").saturating_sub(before);
     assert!(grown < 100 << 10, "{grown} KiB more");

@@ -1,4 +1,4 @@
-//! Live data over HTTP: messages as events and over WebSockets, and pictures, as a browser requests them.
+//! Live data over HTTP: messages as events and over WebSockets, and images, as a browser requests them.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -150,7 +150,7 @@ fn sequence(message: &Value) -> u64 {
     message["sequence"].as_u64().unwrap()
 }
 
-/// The picture's size and the colour of the pixel at `x`, `y`.
+/// The image's size and the colour of the pixel at `x`, `y`.
 fn pixel(jpeg: &[u8], x: u32, y: u32) -> ((u32, u32), [u8; 3]) {
     let mut decoder = JpegDecoder::new();
     let JpegHeader { width, height, .. } = decoder.header(jpeg).unwrap();
@@ -212,7 +212,7 @@ fn a_slow_reader_learns_how_many_messages_it_missed() {
     let mut read = Vec::new();
     for messages in (50..=1800).step_by(50) {
         daemon.wait_until("more than a socket holds", |daemon| daemon.count("out.jsonl") > before + messages);
-        // A client that reads nothing for 30 s is disconnected, and a busy machine takes longer for all of them.
+        // A client that reads nothing for 30 s is disconnected; a busy machine takes longer for all of them.
         read.extend((0..5).map(|_| next_text(&mut slow)));
     }
     let (mut first, mut got, mut read) = (None, 0, read.into_iter());

@@ -7,7 +7,7 @@ use serde_json::Value;
 use visiond_tests::networks::{NOISY, network};
 use visiond_tests::{Daemon, assert_no_panic, backends, command, json_lines, picture, stderr};
 
-/// Runs `visiond detect` with more arguments on a picture, in a folder with the network; returns the detections.
+/// Runs `visiond detect` with more arguments on an image, in a folder with the network; returns the detections.
 fn detections(folder: &Path, backend: &str, more: &[&str]) -> Vec<Value> {
     let picture = picture("chelsea.png");
     let arguments = ["detect", "--json", "--backend", backend, "--model", "net.onnx", "--score-threshold", "0.5"];
@@ -17,7 +17,7 @@ fn detections(folder: &Path, backend: &str, more: &[&str]) -> Vec<Value> {
     json_lines(&output.stdout)[0]["detections"].as_array().unwrap().clone()
 }
 
-/// The area inside of rings by the even-odd rule, where none crosses another: those inside of others run the other way.
+/// The area inside rings by the even-odd rule. No ring crosses another; rings inside others run in the opposite direction.
 fn area(rings: &Value) -> f64 {
     let ring = |ring: &Value| {
         let numbers: Vec<f64> = ring.as_array().unwrap().iter().map(|number| number.as_f64().unwrap()).collect();
@@ -74,7 +74,7 @@ fn a_segmentation_model_needs_no_card_and_tells_masks_in_the_forms_that_are_aske
             pixels += own_pixels;
         }
         assert!(pixels > 1000, "{backend}: {pixels} pixels");
-        // Each form by itself is the same, and polygons are the default.
+        // Each form alone gives the same, and polygons are the default.
         let strip = |keys: &[&str]| {
             let mut some = both.clone();
             for found in &mut some {
@@ -102,7 +102,7 @@ fn masks_are_drawn_on_annotated_pictures() {
     assert_ne!(drawn("polygons"), drawn("none"));
 }
 
-/// Run lengths, which cost a debug build the least.
+/// Run lengths, because they are the cheapest in a debug build.
 const NOISY_CONFIG: &str = r#"
 [engine]
 backend = "rten"

@@ -105,7 +105,7 @@ fn assert_content(output: &Output) {
     assert!(output.status.success(), "{}{}", told(&output.stdout), told(&output.stderr));
 }
 
-/// Words of a PromQL expression that are ours.
+/// Our metrics and labels in a PromQL expression.
 fn metrics_in(expression: &str) -> BTreeSet<String> {
     let words = expression.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
     words.filter(|word| word.starts_with("visiond_") || word.starts_with("process_")).map(str::to_owned).collect()
@@ -314,7 +314,7 @@ fn top_in(terminal: &OwnedFd, daemon: &Daemon) -> Command {
     top
 }
 
-/// What was drawn on a terminal so far.
+/// The bytes drawn on a terminal so far.
 struct Drawn(Arc<Mutex<String>>);
 
 impl Drawn {

@@ -1,4 +1,4 @@
-//! The MQTT sink against Mosquitto: `mosquitto_sub` reads what arrives there.
+//! The MQTT sink against Mosquitto; `mosquitto_sub` reads the messages.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener};
@@ -43,7 +43,7 @@ fn sequences(reader: &Reader) -> Vec<u64> {
     reader.under("/detections").iter().map(|message| message.json()["sequence"].as_u64().unwrap()).collect()
 }
 
-/// Returns each message's count from its id: without a gap, even if a busy machine drops frames.
+/// Returns each message's number from its id; it has no gaps, even if a busy machine drops frames.
 fn counts(reader: &Reader) -> Vec<u64> {
     let count = |message: &Message| message.json()["id"].as_str()?.rsplit_once('-')?.1.parse().ok();
     reader.under("/detections").iter().map(|message| count(message).unwrap()).collect()
@@ -274,7 +274,7 @@ fn a_wrong_login_is_reported_and_a_reload_with_the_right_one_connects() {
         let words = "the broker requires a user and a password: set `login`";
         let mut daemon = Daemon::start(&config(&sink("")));
         daemon.wait_for_log(words);
-        // Before a third attempt it has been refused once more.
+        // Before a third attempt, it has been refused again.
         let before = connections(&broker);
         daemon.wait_until("further attempts", |_| connections(&broker) >= before + 2);
         let log = log_after(daemon);
@@ -379,7 +379,7 @@ fn a_camera_that_the_broker_refuses_holds_up_no_other_and_costs_two_lines() {
         });
         let reader = broker.reader("visiond/gate/#", &[]);
         let mut daemon = Daemon::start(&with_yard(&config(&format!("{}{keys}", url(&broker)))));
-        // For longer than several attempts at yard take, and with many more messages than may be in flight.
+        // Lasts longer than several attempts for yard, with many more messages than may be in flight.
         daemon.wait_until("messages of door", |_| reader.under("door/detections").len() > 300);
         assert!(reader.under("yard/detections").is_empty());
         let log = daemon.log();
@@ -391,7 +391,7 @@ fn a_camera_that_the_broker_refuses_holds_up_no_other_and_costs_two_lines() {
         std::fs::write(broker.path("rights"), "topic readwrite #\n").unwrap();
         broker.signal(libc::SIGHUP);
         daemon.wait_for_log("sink mqtt: the broker accepts the messages of camera yard again");
-        // With a spool nothing of it is lost.
+        // With a spool, no message is lost.
         let most = if keys == durable { 300 } else { 20 };
         daemon.wait_until("messages of yard", |_| reader.under("yard/detections").len() > most);
         let of_yard: Vec<_> =
@@ -413,7 +413,7 @@ fn announced(broker: &Mosquitto) -> Vec<(String, Value)> {
 fn home_assistant_finds_a_camera_and_loses_a_removed_one() {
     let broker = Mosquitto::start();
     let reader = broker.reader("visiond/gate/#", &[]);
-    // Announcements of another program, and of this device from when it had a camera called attic.
+    // Announcements of another program, and of this device when it had a camera called attic.
     for (topic, text) in [
         ("homeassistant/sensor/visiond_gate/other_fps/config", "{\"origin\":{\"name\":\"other\"}}"),
         ("homeassistant/sensor/visiond_gate/attic_fps/config", "{\"origin\":{\"name\":\"visiond\"}}"),
@@ -539,7 +539,7 @@ fn what_a_reload_switches_off_does_not_stay_at_the_broker() {
     daemon.reconfigure(&config(&format!("{on}topic_prefix = \"other\"\n")));
     daemon
         .wait_until("the new prefix alone", |_| kept() == under("other", &[availability, detections, snapshot, state]));
-    // Another name, and switched off over a restart.
+    // Another name, and switched off at a restart.
     log_after(daemon);
     let renamed = config(&format!("{}topic_prefix = \"other\"\n", url(&broker))).replace("\"door\"", "\"porch\"");
     let mut daemon = Daemon::start(&renamed);

@@ -1,4 +1,4 @@
-//! The NATS sink against nats-server with JetStream: what the stream contains.
+//! The NATS sink against nats-server with JetStream; the tests compare the content of the stream.
 
 use std::collections::HashSet;
 use std::io::{Read, Write};
@@ -71,7 +71,7 @@ fn stored_with(connect: impl Future<Output = Result<async_nats::Client, async_na
         let Ok(mut stream) = jetstream.get_stream("visiond").await else { return Vec::new() };
         let state = stream.info().await.unwrap().state.clone();
         let mut all = Vec::new();
-        // A stream that holds nothing yet calls its first and its last message number 0, and there is no message 0.
+        // In an empty stream, the first and the last message have the number 0, which does not exist.
         if state.messages == 0 {
             return all;
         }
@@ -127,7 +127,7 @@ fn log_with(text: &str, words: &str) -> String {
 #[test]
 fn messages_are_in_the_created_stream_once_each_with_their_ids() {
     let server = NatsServer::start();
-    // At a limit, unlike after a signal, it has all the time for messages in flight.
+    // At the message limit, unlike after a signal, it waits for all messages in flight.
     let daemon = Daemon::start_with(&config(&url(server.port), MADE), |command| {
         command.args(["--max-messages", "40"]);
     });
@@ -141,7 +141,7 @@ fn messages_are_in_the_created_stream_once_each_with_their_ids() {
         assert_eq!(message.json["detections"].as_array().unwrap().len(), 8);
     }
     assert_in_order_and_once(&stored, &ended.log);
-    // Messages that were in flight at the end are there, too.
+    // Messages that were in flight at the end have also arrived.
     assert_eq!(stored.len(), 40);
     assert_same(&stored, &ended.daemon.messages("out.jsonl"), &ended.log);
 }
@@ -292,7 +292,7 @@ fn a_missing_stream_is_reported_once_with_a_remedy() {
     let between = Middleman::start(server.port);
     let mut daemon = Daemon::start(&config(&url(between.port), "stream = \"visiond\"\n"));
     daemon.wait_for_log(words);
-    // Before a third attempt it has failed once more.
+    // Before a third attempt, it has failed again.
     let before = between.count();
     daemon.wait_until("further attempts", |_| between.count() >= before + 2);
     let log = terminated(daemon).log;
@@ -360,7 +360,7 @@ fn tls_and_a_login_prove_both_ends_and_errors_leave_out_the_password() {
     log_with(&sink("tls", "ca.pem", "right", ""), "rejects this device's certificate");
 }
 
-/// Returns a token as `nsc` makes them: `nats` is what its subject may do, and `issuer` vouches for it.
+/// Returns a token like those of `nsc`: `nats` has the rights of its subject, and `issuer` signs it.
 fn token(issuer: &KeyPair, subject: &KeyPair, nats: &Value) -> String {
     let claims = json!({ "jti": "x", "iat": 1, "iss": issuer.public_key(), "sub": subject.public_key(), "nats": nats });
     let header = json!({ "typ": "JWT", "alg": "ed25519-nkey" });

@@ -1,4 +1,4 @@
-//! `visiond probe --discover` against `tests/onvif/devices.py`, in a network namespace of its own.
+//! `visiond probe --discover` against `tests/onvif/devices.py`, in a separate network namespace.
 
 use std::fs;
 use std::process::{Command, Output};
@@ -8,8 +8,8 @@ use visiond_tests::{root, run, skip, stderr, visiond};
 
 const NAMESPACE: [&str; 3] = ["--user", "--map-root-user", "--net"];
 
-/// Runs `visiond probe` with `args` among `devices`. Returns its output, and what the devices heard; `None` where users may make
-/// no namespace.
+/// Runs `visiond probe` with `args` in a network with `devices`. Returns its output, and the requests that the devices got;
+/// `None` if users may not create namespaces.
 fn probe_among(devices: &[&str], args: &[&str]) -> Option<(Output, String)> {
     let may = Command::new("unshare").args(NAMESPACE).args(["ip", "link", "set", "lo", "up"]).output();
     if !may.is_ok_and(|output| output.status.success()) {
@@ -64,7 +64,7 @@ fn cameras_of_the_network_are_found_with_their_streams_and_no_password() {
         assert!(!out.contains(hidden), "{hidden:?} in {out}");
     }
     assert!(!heard.contains("authorized"), "{heard}");
-    // The configuration that it proposes is one.
+    // The proposed configuration is valid.
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("visiond.toml");
     let model = root().join("tests/vm/tiny.onnx");
@@ -110,7 +110,7 @@ fn hostile_devices_lead_nowhere_and_hide_no_camera() {
         ("head", "breaks HTTP"),
         ("bomb", "DTD"),
         ("nested", "namespaces"),
-        ("noise", "no text"),
+        ("noise", "not text"),
         ("broken", "Optional action not implemented"),
     ] {
         let camera = camera(&found, &format!("The {name} camera"));

@@ -121,7 +121,7 @@ fn programs_need_no_newer_glibc_than_the_package_says() {
             run("bash", &["-euo", "pipefail", "-c", &script])
         };
         assert!(check("").status.success(), "{:?}", check(""));
-        // The check itself can fail.
+        // Proves that the check can fail.
         let refused = check("glibc=2.20;");
         assert!(!refused.status.success());
         let message = String::from_utf8_lossy(&refused.stderr).into_owned();

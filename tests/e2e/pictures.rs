@@ -1,4 +1,4 @@
-//! A watched folder into which anything may be put: what a large picture costs, and one that ends visiond.
+//! A watched folder with arbitrary files: the cost of a large image, and an image that crashes visiond.
 
 use std::fs;
 use std::io::Write;
@@ -12,7 +12,7 @@ use visiond_tests::{Daemon, picture};
 /// The largest square of 16-bit RGBA that the default limits allow is a little larger.
 const LARGE: u32 = 5800;
 
-/// Watches a folder; the pictures' messages are in out.jsonl.
+/// Watches a folder; the images' messages are in out.jsonl.
 fn watch(pictures: &TempDir, state: &TempDir) -> Daemon {
     let config = r#"
 [engine]
@@ -49,7 +49,7 @@ fn black(path: &Path, side: u32) {
     let mut rows = ZlibEncoder::new(Vec::new(), Compression::fast());
     let row = vec![0; 1 + 8 * side as usize];
     (0..side).for_each(|_| rows.write_all(&row).unwrap());
-    // Under its name it is whole at once.
+    // Under its final name, the file is complete from the start.
     let temporary = path.with_extension("new");
     let mut file = fs::File::create(&temporary).unwrap();
     file.write_all(b"\x89PNG\r\n\x1a\n").unwrap();
@@ -125,7 +125,7 @@ fn each_replaced_picture_and_those_of_a_new_dated_folder_are_read_once() {
     let mut daemon = watch(&pictures, &state);
     daemon.wait_until("the first picture", |daemon| daemon.count("out.jsonl") == 1);
     for read in 2..12 {
-        // As a camera does that keeps its newest picture under one name.
+        // Like a camera that keeps its newest image under one name.
         let temporary = put(&pictures, "latest.tmp", "coffee.png");
         fs::rename(temporary, pictures.path().join("latest.png")).unwrap();
         daemon.wait_until("the replaced picture", |daemon| daemon.count("out.jsonl") == read);

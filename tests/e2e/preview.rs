@@ -18,7 +18,7 @@ use crate::rtsp::Server;
 const MAIN: (u32, u32) = (384, 288);
 const SMALL: (u32, u32) = (192, 108);
 
-/// Two streams and their servers, which want a login.
+/// Two streams and their servers, which require a login.
 struct Camera {
     folder: tempfile::TempDir,
     main: Server,
@@ -82,7 +82,7 @@ fn serve(file: &Path, port: u16) -> Server {
     Server::start(file, &[&["--port", &port, "--fps", "10", "--at-end", "loop"], &login[..]].concat())
 }
 
-/// A picture's size, and its pixels as RGB.
+/// An image's size, and its pixels as RGB.
 fn decode(jpeg: &[u8]) -> ((u32, u32), Vec<u8>) {
     let mut decoder = JpegDecoder::new();
     let JpegHeader { width, height, .. } = decoder.header(jpeg).unwrap();
@@ -101,7 +101,7 @@ fn watch(daemon: &Daemon) -> BufReader<Chunked> {
     BufReader::new(ask(daemon, "/cameras/gate/stream.mjpeg", "").chunked())
 }
 
-/// The size of a stream's next picture.
+/// The size of a stream's next image.
 fn next_size(parts: &mut BufReader<Chunked>) -> (u32, u32) {
     let mut line = String::new();
     parts.read_line(&mut line).unwrap();
@@ -117,7 +117,7 @@ fn status(daemon: &Daemon) -> Value {
     status["cameras"][0].clone()
 }
 
-/// The columns of the lower half in which two pictures of the preview differ: labels are above.
+/// The columns in which the lower halves of two preview images differ; labels are in the upper half.
 fn different_columns(a: &[u8], b: &[u8]) -> Vec<u32> {
     let (width, height) = SMALL;
     let differs = |x: u32, y: u32| {
@@ -174,7 +174,7 @@ fn people_see_the_preview_with_the_models_boxes_and_it_plays_only_while_they_wat
     assert!(size == SMALL && different_columns(&plain, &overlay).is_empty());
     let ended = daemon.terminate();
     assert_eq!(ended.status.code(), Some(0), "{}", ended.log);
-    assert!(!ended.log.contains("swordfish") && !ended.log.contains("left behind"), "{}", ended.log);
+    assert!(!ended.log.contains("swordfish") && !ended.log.contains("abandoned"), "{}", ended.log);
     wait_until("the end of the session", || server.heard("TEARDOWN login") == 2);
     // The model saw its own stream all the time.
     let messages = ended.daemon.messages("out.jsonl");
@@ -184,7 +184,7 @@ fn people_see_the_preview_with_the_models_boxes_and_it_plays_only_while_they_wat
     }
     let number = |message: &Value| message["sequence"].as_u64().unwrap();
     let frames = number(messages.last().unwrap()) + 1 - number(&messages[0]);
-    // A busy machine drops some: they are counted, and a few may have come since.
+    // A busy machine drops some. They are counted, and a few may have arrived since.
     let lost = seen["dropped"]["overload"].as_u64().unwrap() + 3;
     assert!(frames - messages.len() as u64 <= lost, "{frames} frames, {} messages, {lost} lost", messages.len());
 }
@@ -201,7 +201,7 @@ fn while_the_preview_cannot_be_played_people_see_the_models_frames_and_the_log_s
     assert!(preview["reason"].as_str().is_some_and(|reason| reason.starts_with("cannot play rtsp://")), "{preview}");
     assert_eq!(snapshot(&daemon, "?overlay=1").0, MAIN);
 
-    // It comes, goes while a client watches, and comes again.
+    // It appears, disappears while a client watches, and appears again.
     let server = camera.serve_preview();
     wait_until("pictures of the preview", || next_size(&mut watched) == SMALL);
     drop(server);
@@ -209,7 +209,7 @@ fn while_the_preview_cannot_be_played_people_see_the_models_frames_and_the_log_s
     let server = camera.serve_preview();
     wait_until("pictures of the preview", || next_size(&mut watched) == SMALL);
 
-    // A reload takes it away and gives it back, and the client stays.
+    // A reload removes it and another adds it again; the client stays connected.
     daemon.reconfigure(&camera.config(false));
     wait_until("pictures of the model's frames", || next_size(&mut watched) == MAIN);
     daemon.wait_until("the end of the session", |_| server.heard("TEARDOWN login") == 1);

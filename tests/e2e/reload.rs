@@ -1,4 +1,4 @@
-//! SIGHUP: another configuration takes over while the rest of the daemon keeps running, or it is refused with a reason.
+//! SIGHUP: a new configuration takes effect while the rest of the daemon keeps running, or it is rejected with a reason.
 
 use std::io::{BufRead, BufReader};
 use std::os::unix::net::{UnixDatagram, UnixStream};
@@ -9,7 +9,7 @@ use std::time::Duration;
 use serde_json::Value;
 use visiond_tests::{Daemon, Finished, root, wait_until_or_show};
 
-/// The tiny model costs nothing, so that no frame is lost for another reason than a reload.
+/// The tiny model is fast, so that only a reload could lose a frame.
 const HEAD: &str = r#"
 [engine]
 backend = "rten"
@@ -47,7 +47,7 @@ fn pattern(name: &str, fps: u32) -> String {
     format!("[[camera]]\nname = \"{name}\"\nmodel = \"tiny\"\nsource = {source}\n")
 }
 
-/// A daemon, and systemd at its other end.
+/// A daemon, and a stand-in for systemd.
 struct Managed {
     daemon: Daemon,
     /// Every datagram, and how many of them were read.
@@ -113,7 +113,7 @@ impl Managed {
         messages.into_iter().filter(|message| message["camera"] == camera).collect()
     }
 
-    /// Waits for so many more messages of a camera.
+    /// Waits for `count` more messages of a camera.
     fn see(&mut self, camera: &str, more: usize) {
         let of = |daemon: &Daemon| daemon.messages("out.jsonl").iter().filter(|m| m["camera"] == camera).count();
         let before = of(&self.daemon);
@@ -245,13 +245,13 @@ fn an_edited_card_a_log_level_a_device_name_and_unchanged_pictures_are_as_docume
     let changed = format!("{config}[log]\nlevel = \"debug\"\n[device]\nname = \"gate\"\n");
     managed.reload(&changed);
 
-    // Of the model, its card alone.
+    // Only the model's card.
     let card = std::fs::read_to_string(managed.daemon.path("tiny.toml")).unwrap();
     std::fs::write(managed.daemon.path("part"), card.replace("\"white\"", "\"snow\"")).unwrap();
     std::fs::rename(managed.daemon.path("part"), managed.daemon.path("tiny.toml")).unwrap();
     let status = managed.reload(&changed);
     assert!(!status.contains("rejected"), "{status}");
-    // A frame may have been looked at before.
+    // A frame may have been processed before.
     managed.see("drawn", 3);
     let newest = managed.messages("drawn").pop().unwrap();
     let labels: Vec<_> = newest["detections"].as_array().unwrap().iter().map(|one| one["label"].clone()).collect();
@@ -326,7 +326,7 @@ fn a_camera_moves_to_another_model_and_an_ended_lane_starts_again() {
             assert!(by(&managed, model) > before, "round {round}, {model}");
         }
     }
-    // A file that ends takes its lane with it; a camera for that model loads it again.
+    // The end of a file ends its lane; a camera with that model loads it again.
     let film = "[[camera]]\nname = \"film\"\nmodel = \"second\"\nsource = { type = \"command\", container = \"raw\", format = \
                 \"grey\", width = 128, height = 64, pace = \"fastest\", command = [\"head\", \"-c\", \"81920\", \"/dev/zero\"], \
                 repeat = false }\n";

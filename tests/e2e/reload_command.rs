@@ -155,7 +155,7 @@ fn a_file_that_is_not_the_daemons_and_a_missing_daemon_are_errors() {
     let told = format!(", not {}; name its own file", other.display());
     assert!(stderr(&output).contains(&told), "{}", stderr(&output));
 
-    // A file that became unreadable does not show where the daemon is; --url does.
+    // A file that became unreadable cannot name the daemon's address, but --url can.
     let url = format!("unix:{}", daemon.path("http.sock").display());
     std::fs::remove_file(daemon.path("visiond.toml")).unwrap();
     let output = run(["reload", "--url", &url]);

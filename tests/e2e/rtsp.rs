@@ -1,4 +1,5 @@
-//! Network cameras, played by `tests/rtsp/server.py`: detections, logins, a camera that goes and comes back, and hostile ones.
+//! Network cameras, played by `tests/rtsp/server.py`: detections, logins, a camera that goes away and returns, and hostile
+//! ones.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -85,8 +86,8 @@ fn a_camera_gives_the_detections_of_its_video_and_its_login_stays_secret() {
     let expected = detections(&expected.daemon.messages("out.jsonl"));
     assert_eq!(expected.len(), 40);
 
-    // So slowly, and waiting so long, that a busy machine has its messages before the stream is over.
-    // A word that no other test and no other run of this one has in its arguments.
+    // Slow enough that a busy machine has its messages before the stream ends. The word occurs in no other test's or run's
+    // arguments.
     let password = format!("swordfish-{}", std::process::id());
     let server = Server::start(&file, &["--fps", "0.5", "--user", "gate", "--password", &password]);
     let login = folder.path().join("login");
@@ -183,7 +184,7 @@ fn a_camera_that_comes_back_is_played_again_and_every_restart_is_counted() {
     assert_eq!(server.heard("PLAY"), 1);
     let ended = daemon.terminate();
     assert_eq!(ended.status.code(), Some(0), "{}", ended.log);
-    // Each failure is one attempt that the camera's thread opens again.
+    // Each failure is one attempt of the camera's thread to open the source.
     let line = ended.log.lines().find(|line| line.contains("failed ")).expect("a summary");
     let number = |word: &str| -> u64 {
         let behind = line.split_once(word).expect("a count").1;
@@ -192,7 +193,7 @@ fn a_camera_that_comes_back_is_played_again_and_every_restart_is_counted() {
     assert!(number("failed ") >= 1 && number("failed ") == number("reopened "), "{line}");
 }
 
-/// How many messages there are of a camera.
+/// The number of messages of a camera.
 fn of_camera(daemon: &Daemon, name: &str) -> usize {
     daemon.messages("out.jsonl").iter().filter(|message| message["camera"] == name).count()
 }
@@ -203,7 +204,7 @@ fn hostile_servers_cost_little_memory_and_no_other_camera() {
     let file = folder.path().join("street.h264");
     stream(&file, &H264);
     let tricks = ["headers", "line", "body", "sdp", "text", "endless", "lengths", "noise", "backwards"];
-    // Two play on, and have minutes for a picture on a busy machine; of the others nothing comes.
+    // Two keep playing, and have minutes for a frame on a busy machine; the others deliver nothing.
     let is_played = |trick: &str| ["lengths", "backwards"].contains(&trick);
     let servers = tricks.map(|trick| {
         let end = if is_played(trick) { "loop" } else { "hold" };
@@ -227,7 +228,7 @@ fn hostile_servers_cost_little_memory_and_no_other_camera() {
     daemon.reconfigure(&config(&tiny(), &format!("{steady}{hostile}")));
     daemon.wait_until("several connections", |daemon| {
         let several = |trick: &str, server: &Server| match trick {
-            // It plays on, with damage between.
+            // It keeps playing, with damaged frames in between.
             "lengths" | "backwards" => of_camera(daemon, trick) >= 3,
             "endless" => server.heard("flooded") >= 1 && server.heard("connected") >= 2,
             "noise" => server.heard("connected") >= 1,
@@ -268,12 +269,12 @@ fn probe_tells_what_a_camera_offers_and_how_its_video_comes() {
         "media": "video", "encoding": "h264", "width": 384, "height": 288, "readable": true, "played": true,
     }]);
     assert_eq!(told["streams"], expected);
-    // By the camera's clock, so that it does not matter how fast this machine is.
+    // By the camera's clock, so that this machine's speed does not matter.
     let watched = &told["watched"];
     assert_eq!((&watched["fps"], &watched["key_frame_interval_s"]), (&json!(20.0), &json!(0.5)), "{watched}");
     assert_eq!((&watched["damaged"], &watched["times"]), (&json!(0), &json!("sender reports")));
     visiond_tests::wait_until("the end of the session", || server.heard("TEARDOWN login") == 1);
-    // The configuration that it proposes is one, and has no password.
+    // The proposed configuration is valid and has no password.
     let toml = told["toml"].as_str().unwrap();
     assert!(!toml.contains("swordfish"));
     let proposed = folder.path().join("visiond.toml");
@@ -294,12 +295,12 @@ fn probe_tells_what_a_camera_offers_and_how_its_video_comes() {
     assert_eq!(other.status.code(), Some(5));
     assert!(stderr(&other).contains("the camera offers video/vp8"), "{}", stderr(&other));
     assert_eq!(run(["probe", "--rtsp", "http://camera/"]).status.code(), Some(2));
-    // It plays, and nothing comes.
+    // It plays, but sends nothing.
     let silent = Server::start(&file, &["--trick", "silent"]);
     let nothing = run(["probe", "--rtsp", &format!("rtsp://127.0.0.1:{}/live", silent.port), "--watch", "1s"]);
     assert_eq!(nothing.status.code(), Some(5));
     assert!(stderr(&nothing).contains("no video from rtsp://127.0.0.1"), "{}", stderr(&nothing));
-    // It ends while visiond watches, and what looks like a secret in the URL is not shown.
+    // It ends while visiond reads it; text in the URL that looks like a secret is not shown.
     let short = Server::start(&file, &["--fps", "40", "--at-end", "close"]);
     let url = format!("rtsp://127.0.0.1:{}/live?token=swordfish", short.port);
     let ended = run(["probe", "--rtsp", &url, "--watch", "5min"]);

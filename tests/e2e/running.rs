@@ -193,7 +193,7 @@ fn readers_of_the_socket_come_and_go() {
     let mut daemon = Daemon::start(&format!("{PATTERN}\n[[sink]]\ntype = \"unix\"\npath = \"{{dir}}/d.sock\"\n"));
     let socket = daemon.path("d.sock");
     daemon.wait_until("the socket", |_| UnixStream::connect(&socket).is_ok());
-    // One that never reads stays while others connect, read and leave.
+    // A reader that never reads stays connected while others connect, read and leave.
     let _lazy = UnixStream::connect(&socket).unwrap();
     for _ in 0..5 {
         let reader = UnixStream::connect(&socket).unwrap();
@@ -270,7 +270,7 @@ fn annotated_pictures_appear_whole_and_only_the_newest_stay() {
     let ended = daemon.terminate();
     assert_eq!(ended.status.code(), Some(0), "{}", ended.log);
     let left = names();
-    // A disk that is slow at the end may get the last picture in time, and not the removal of the oldest: visiond says so.
+    // With a slow disk, the last image may be stored in time, but the oldest not removed: visiond logs that.
     let most = if ended.log.contains("the last one was not stored in time") { 4 } else { 3 };
     assert!((3..=most).contains(&left.len()), "{left:?}\n{}", ended.log);
     for path in left {

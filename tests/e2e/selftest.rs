@@ -82,7 +82,7 @@ fn the_report_identifies_no_person_and_is_shown_as_it_was_written() {
         let mut text = String::new();
         entry.read_to_string(&mut text).unwrap();
         let words: Vec<_> = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '-').collect();
-        // A short name is a part of other words, and stays.
+        // A short name occurs inside other words, so it stays.
         assert!(
             host.len() < 4 || !words.contains(&host.as_str()),
             "{} names the host:\n{text}",
@@ -98,7 +98,7 @@ fn the_report_identifies_no_person_and_is_shown_as_it_was_written() {
     let shown = String::from_utf8(shown.stdout).unwrap();
     let name = if host.len() < 4 { &host } else { "<host>" };
     assert!(shown.contains(&format!("/dev/{name}: opens")) && shown.contains("/dev/<ip>: opens"), "{shown}");
-    // For the run in the sandbox it is not redacted, or rows of one name would have two.
+    // For the run in the sandbox it is not redacted; otherwise the same row would have two names.
     let raw = json(&run(["selftest", "--inner=85000ms", "--only", "cameras", &camera]));
     assert_eq!(rows(&raw, "cameras"), [(format!("/dev/{host}: opens").as_str(), "fail")]);
     // It also tries calls that the unit refuses, which this shell allows.

@@ -198,12 +198,12 @@ fn accepted_messages_survive_a_power_cut_though_a_sync_has_failed() {
         });
         daemon.signal(libc::SIGKILL);
         let log = daemon.finish().log;
-        // With a time between syncs, later messages may be lost.
+        // With an interval between syncs, later messages may be lost.
         let log = if every == "0 s" { &log } else { log.split_once("cannot sync the spool").unwrap().0 };
         let mut expected = BTreeMap::new();
         accepted(log, &mut expected);
         assert_kept(&expected, &after_a_power_cut(&disk));
-        // The new folder has a name that lasts.
+        // The new folder's name is synced.
         assert!(disk.join(format!("names-{}", fs::metadata(&made).unwrap().ino())).exists());
         fs::remove_dir_all(&made).unwrap();
         fs::remove_dir_all(&disk).unwrap();
@@ -274,7 +274,7 @@ fn annotated_pictures_survive_a_power_cut() {
     daemon.signal(libc::SIGKILL);
     daemon.finish();
     let mut stored = stored();
-    // The newest has its name perhaps for no more than a moment.
+    // The newest may have its name only for a moment.
     stored.pop();
     let names = fs::read_to_string(disk.join(format!("names-{}", fs::metadata(&pictures).unwrap().ino()))).unwrap();
     for path in stored {

@@ -1,7 +1,7 @@
 //! SIGTERM ends the daemon within its time, whatever its outputs do.
 //!
-//! The outputs here hang for good, so a daemon that waits for one of them does not end. None of these tests measures how long a
-//! stop takes: the daemon says so itself when the orderly end took too long ([`CUT`]).
+//! The outputs here hang forever, so a daemon that waits for one of them does not end. No test measures the time: the daemon
+//! itself logs when the orderly shutdown took too long ([`CUT`]).
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use visiond_tests::port::Port;
 use visiond_tests::{Daemon, Finished, HANG, root};
 
-/// What the daemon logs when it ends without waiting for what still hangs.
+/// The daemon's log line when it ends although something still hangs.
 const CUT: &str = "shutdown did not finish within 2 s";
 
 /// A camera whose messages go to ref.jsonl and to `sinks`.
@@ -92,7 +92,7 @@ fn nats_session(stream: &mut TcpStream) {
 }
 
 fn mqtt_session(stream: &mut TcpStream) {
-    // CONNECT begins with this packet type, and has the protocol's name.
+    // CONNECT begins with this packet type and contains the protocol's name.
     read_until(stream, b"MQTT");
     let _ = stream.write_all(&[0x20, 3, 0, 0, 0]);
 }
@@ -244,11 +244,11 @@ fn stuck_disks_are_given_up_at_the_same_time_however_many_they_are() {
         );
         assert!(ended.log.contains(&lost), "{lost}\n{}", ended.log);
     }
-    // Whether the sink's thread or the one that syncs for it hangs: that depends on when the last sync began.
+    // Either the sink's thread hangs or the one that syncs for it, depending on when the last sync began.
     let kept =
         [format!("{count} messages stay in its spool"), format!("sink spool: {count} messages stay in the spool")];
     assert!(kept.iter().any(|words| ended.log.contains(words)), "{kept:?}\n{}", ended.log);
-    // One after the other, with 150 ms each, they would take six seconds, and the end would not be in order.
+    // In sequence, with 150 ms each, they would take six seconds, and the shutdown would not be orderly.
     let given_up = |line: &&str| line.contains("sink file") && line.contains("does not respond");
     assert_eq!(ended.log.lines().filter(given_up).count(), FILES);
 }
@@ -299,7 +299,7 @@ fn sigterm_ends_a_start_that_hangs() {
     let served = UnixListener::bind(&path).unwrap();
     // SAFETY: a socket that is open.
     assert_eq!(unsafe { libc::listen(served.as_raw_fd(), 0) }, 0);
-    // Nobody accepts. The daemon asks whether the socket is served, and hangs behind this connection.
+    // Nobody accepts. The daemon checks whether the socket is served, and hangs because of this connection.
     let _first = UnixStream::connect(&path).unwrap();
     let served = format!("[[sink]]\nname = \"served\"\ntype = \"unix\"\npath = {path:?}\n");
     let mut daemon = Daemon::start(&config(&served));

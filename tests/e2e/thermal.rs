@@ -32,7 +32,7 @@ path = "{dir}/out.jsonl"
 fn put(root: &Path, path: &str, content: &str) {
     let path = root.join(path);
     fs::create_dir_all(path.parent().unwrap()).unwrap();
-    // Replaced as a whole, since the daemon may read it meanwhile.
+    // Replaced atomically, because the daemon may read it meanwhile.
     let part = path.with_extension("part");
     fs::write(&part, content).unwrap();
     fs::rename(part, path).unwrap();

@@ -32,7 +32,7 @@ fn varint(bytes: &[u8]) -> (usize, usize) {
     (number, end + 1)
 }
 
-/// Calls `found` with each field of type "bytes" and its number; the bytes may be changed.
+/// Calls `found` with each field of type "bytes" and its number; it may change the bytes.
 fn each_field(message: &mut [u8], found: &mut dyn FnMut(usize, &mut [u8])) {
     let mut at = 0;
     while at < message.len() {
@@ -162,7 +162,7 @@ fn pictures_that_show_nothing_prove_nothing() {
     assert_eq!(output.status.code(), Some(INPUT));
     assert!(stderr(&output).contains("neither model detects anything"), "{}", stderr(&output));
     assert_eq!(verdict(&output), "agreement is not shown:");
-    // A picture that cannot be read is reported, the others are compared.
+    // An image that cannot be read is reported; the others are compared.
     fs::write(folder.path().join("broken.png"), b"\x89PNG\r\n\x1a\nrubbish").unwrap();
     let output = verify(&model(), &model(), &["--images", &images, "--images", &media()]);
     assert_eq!(output.status.code(), Some(INPUT));
@@ -186,7 +186,7 @@ fn peer_results() -> Vec<Value> {
     results
 }
 
-/// Compares the sample model with `reference`, written to a file, on the sample pictures.
+/// Compares the sample model with `reference`, written to a file, on the sample images.
 fn verify_reference(reference: &str, options: &[&str]) -> Output {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("reference.json");
@@ -211,7 +211,7 @@ fn another_programs_detections_agree_with_the_models() {
         assert_eq!(report["within"][0]["max_score_difference"], 0.01);
         assert_eq!(report["within"][1]["share"], 1.0);
     }
-    // visiond's own messages, and the pictures by name instead of their folder.
+    // visiond's own messages, and the images by name instead of their folder.
     let pictures = ["astronaut.png", "chelsea.png", "coffee.png"].map(picture);
     let messages = run([OsString::from("detect"), "--json".into()].into_iter().chain(pictures.map(OsString::from)));
     let output = verify_reference(&String::from_utf8(messages.stdout).unwrap(), &[]);
@@ -228,7 +228,7 @@ fn a_reference_that_differs_has_its_exit_status_the_worst_picture_and_the_likely
         assert_eq!(output.status.code(), Some(DIFFERS), "{}", stderr(&output));
         serde_json::from_slice::<Value>(&output.stdout).unwrap()
     };
-    // A box that is 12 pixels off: of 440, so an IoU of 0.95.
+    // A box that is 12 of 440 pixels off has an IoU of 0.95.
     let mut results = peer_results();
     let chelsea = results.iter().position(|found| found["image_id"] == "chelsea.png").unwrap();
     results[chelsea]["bbox"][0] = 14.into();
@@ -277,7 +277,7 @@ fn a_detection_close_to_the_threshold_is_neither_missing_nor_extra() {
     };
     // The threshold is 0.4.
     assert_eq!([0.3, 0.405, 0.42].map(with_score), [Some(0), Some(0), Some(DIFFERS)]);
-    // visiond's own, of a score of 0.3266, is not in a reference that was made with the threshold 0.32.
+    // visiond's detection with a score of 0.3266 is not in a reference made with the threshold 0.32.
     let without: Vec<_> = peer_results().into_iter().filter(|found| found["category_id"] != 56).collect();
     let reference = Value::from(without).to_string();
     assert!(verify_reference(&reference, &["-s", "0.32"]).status.success());
@@ -300,7 +300,7 @@ fn a_reference_that_cannot_be_used_is_refused_with_its_line() {
     assert!(message.contains("line 5: the picture tea.png is not among those given"), "{message}");
     let message = refusal(r#"{"image":"coffee.png","scores":{"person":0.1,"cup":0.9}}"#, &[]);
     assert!(message.contains("it has scores of whole pictures, but the model's head gives boxes"), "{message}");
-    // Without any detection on either side nothing is shown.
+    // Without any detection, nothing is proved.
     let output = verify_reference("[]", &["-s", "0.99"]);
     assert_eq!((output.status.code(), verdict(&output).as_str()), (Some(INPUT), "agreement is not shown:"));
 

@@ -1,6 +1,6 @@
-"""What the fuzz targets begin with: files of this repository, and what real peers say, by target; and words to put into them.
+"""The fuzz targets' first inputs: files of this repository and data of real peers, by target; and words to insert.
 
-tests/fuzz/run writes them into files. What fuzzing found beyond them is in tests/fuzz/corpus.
+tests/fuzz/run writes them into files. Inputs that fuzzing found in addition are in tests/fuzz/corpus.
 """
 
 import json
@@ -17,7 +17,7 @@ def files(*patterns):
 
 
 def config():
-    # Of the file with every key, the keys alone.
+    # Only the keys of the file with every key.
     lines = (ROOT / "config/visiond.toml").read_text().splitlines()
     every_key = "\n".join(line.lstrip("#") for line in lines if not line.startswith("# ") and line not in ("", "#"))
     return [*files("config/demo.toml", "config/examples/*.toml", "systemd/deb/*.toml"), every_key.encode()]
@@ -29,7 +29,7 @@ def jpeg():
 
 
 def mjpeg():
-    """Answers with the pictures of the JPEG target, in parts, chunked, and back to back. The first byte cuts them."""
+    """Answers with the images of the JPEG target, in parts, chunked, and back to back. The first byte cuts them."""
     small = sorted(jpeg(), key=len)[:3]
     parts = b"".join(b"--b\r\nContent-Type: image/jpeg\r\nContent-Length: %d\r\n\r\n%s\r\n" % (len(one), one) for one in small)
     chunks = b"".join(b"%x\r\n%s\r\n" % (len(one), one) for one in small) + b"0\r\n\r\n"
@@ -180,7 +180,7 @@ def y4m():
 
 
 def rtp():
-    """A key frame whole, aggregated and in fragments, then another frame, of H.264 and H.265; and pictures of JPEG."""
+    """A key frame, whole, aggregated and in fragments, then another frame, in H.264 and H.265; and JPEG frames."""
     packet = lambda flags, payload: bytes([flags]) + len(payload).to_bytes(2, "big") + payload
     sps, pps, key, inter = b"\x67\x42\x00\x1e", b"\x68\xce\x38", b"\x65\x88" + bytes(9), b"\x41\x9a" + bytes(5)
     joined = b"".join(len(nal).to_bytes(2, "big") + nal for nal in (sps, pps, key))
@@ -199,7 +199,7 @@ def rtp():
 
 
 def rtsp_answers():
-    """What a server sends to OPTIONS, DESCRIBE, SETUP, PLAY and GET_PARAMETER."""
+    """A server's answers to OPTIONS, DESCRIBE, SETUP, PLAY and GET_PARAMETER."""
     answer = lambda number, *lines, status="200 OK", body=b"": "\r\n".join([f"RTSP/1.0 {status}", f"CSeq: {number}", *lines, "", ""]).encode() + body
     description = sdp()[0]
     return [
@@ -279,7 +279,7 @@ SEEDS = {
     "card": lambda: files("config/models/*.toml"),
     "config": config,
     "ffprobe": ffprobe,
-    # Choices and numbers, not a format: those in the corpus are all there is.
+    # Choices and numbers, not a format: the corpus has all seeds.
     "heads": lambda: [bytes(range(256))],
     "http": http,
     "jpeg": jpeg,

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # numpy 2.4.6, opencv-python-headless 4.14.0.94, onnxruntime 1.31.1
-"""Does visiond see what onnxruntime and OpenCV see? Any pictures, any videos, both backends.
+"""Does visiond detect the same as onnxruntime and OpenCV? For any images and videos, with both backends.
 
     agreement.py [--visiond BIN] [--frames N] [--write GOLDEN.json] FILE...
 

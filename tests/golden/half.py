@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Makes half.onnx, the network that the rewriting in half precision is tested with (onnx 1.23.2, numpy 2.4.6).
 
-Like a YOLOv8, small, with what such a rewriting stumbles over: Resize's scales, a normalisation taken apart, a grid out of
+Like a small YOLOv8, with the parts that such rewriting may break: Resize's scales, a normalisation taken apart, a grid out of
 shapes, bins of distances, a branch that uses a value of the graph around it, bounds beyond FP16, vanishing weights, TopK.
 
     python3 tests/golden/half.py

@@ -2,7 +2,7 @@
 # numpy 2.4.6, opencv-python-headless 4.14.0.94, onnx 1.23.2, onnxruntime 1.32.0, pillow 13.0.0, torch 2.15.0; ultralytics
 # 8.4.190, yolov5 7.0.14, yolov7detect 1.0.1, yolox 0.3.0, super-gradients 3.7.1, rfdetr 1.11.2, insightface 2.1,
 # paddlepaddle 3.3.1, torchvision 0.29.2, transformers 5.24.0
-"""Does each head find what its project's own code finds in the same outputs? 60 pictures of 30 sizes for each head.
+"""Does each head find the same as its project's own code in the same outputs? 60 pictures of 30 sizes for each head.
 
     head_agreement.py [--visiond BIN] [--backend NAMES] [--seed N] [--only NAME] PACKAGES
 
@@ -191,9 +191,9 @@ class Head:
     """One head, and the code of its project."""
 
     size, fit, strides, threshold, classes = (416, 320), "letterbox", (8, 16, 32), 0.25, CLASSES
-    numpy = False  # whether the code is this file's
+    numpy = False  # whether the code is part of this file
     ties = True  # whether its order of equal scores is known: `argsort` of numpy and PyTorch does not say which is first
-    input = "pad = 0\nscale = 1"  # what keeps the grey as it is
+    input = "pad = 0\nscale = 1"  # preprocessing that does not change the grey
     centre = 0.5  # of a cell, in cells
     head = detect = ""
 
@@ -800,7 +800,7 @@ class RetinaFace(Head):
         return [(0, float(r[4]), *(r[:4] / scale)) for r in rows if r[4] >= self.threshold]
 
 
-# --- What projects have in C++ or in runtimes of their own ------------------------------------------------------------------
+# --- Projects with code in C++ or in their own runtimes ------------------------------------------------------------------
 class Darknet(Head):
     name = "darknet: OpenCV 4.14.0, `readNetFromDarknet`, and NMS in numpy"
     anchors, ties = ((10, 14), (23, 27), (37, 58), (81, 82), (135, 169), (344, 319)), False
@@ -969,7 +969,7 @@ def pictures(folder):
 
 
 def clipped(found, source):
-    """What is left in the picture."""
+    """The boxes that remain in the image."""
     kept = [(kind, score, *np.clip(box, 0, np.tile(source, 2))) for kind, score, *box in found]
     return [d for d in kept if d[4] > d[2] and d[5] > d[3]]
 

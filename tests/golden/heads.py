@@ -1,5 +1,5 @@
 # numpy 2.4.6; shapely 2.2.0; python 3.11
-"""Golden data of the heads: made-up raw outputs, and what each project's own post-processing makes of them.
+"""Golden data of the heads: synthetic raw outputs, and the results of each project's own post-processing.
 
 `python tests/golden/heads.py` writes heads.json beside itself; engine/tests/heads_golden.rs reads it. Nothing here is taken
 from the heads' Rust: every function follows the post-processing of the project that its comment names, in float64: first up
@@ -845,7 +845,7 @@ def fomo(data, w, h, thr):
             return False
         if x < c["x"]:
             c["x"] = x
-            c["width"] += c["x"] - x  # Nothing, as in the original.
+            c["width"] += c["x"] - x  # No detections, as in the original.
         if y < c["y"]:
             c["y"] = y
             c["height"] += c["y"] - y

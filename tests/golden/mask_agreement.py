@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # numpy 2.4.6, opencv-python-headless 4.14.0.94, onnx 1.23.2, onnxruntime 1.31.1, pycocotools 2.0.11
-"""Are visiond's masks those of the framework? A network of made-up instances, and the masks that its framework makes of the outputs.
+"""Do visiond's masks equal the framework's? Uses a network of synthetic instances, and the framework's masks of its outputs.
 
     mask_agreement.py [--visiond BIN] [--backend NAME] [--seed N] [--head HEAD]
 
@@ -60,7 +60,7 @@ def network_of_planes(path, head, boxes, planes):
         outputs = {"boxes": corners(boxes), "labels": np.arange(FOUND), "scores": scores, "masks": planes[:, None]}
     nodes, values, constants = [helper.make_node("ReduceMean", ["images"], ["mean"], keepdims=0)], [], []
     for name, number in outputs.items():
-        # A sum with nothing of the picture, in the type of the output.
+        # A sum that does not depend on the image, in the type of the output.
         dtype = TensorProto.INT64 if number.dtype == np.int64 else TensorProto.FLOAT
         constants += [numpy_helper.from_array(np.asarray(0, np.float32), f"{name}_zero"), numpy_helper.from_array(number, f"{name}_is")]
         nodes.append(helper.make_node("Mul", ["mean", f"{name}_zero"], [f"{name}_nothing"]))

@@ -74,7 +74,7 @@ def compiled(package, file, *names, **namespace):
 
 
 class NotedOpenCv:
-    """Stands in for `cv2`: notes sizes and borders, and hands out pictures that take no memory."""
+    """A stand-in for `cv2`: records sizes and borders, and returns images that take no memory."""
 
     INTER_LINEAR = BORDER_CONSTANT = COLOR_RGBA2BGR = 0
 
@@ -97,7 +97,7 @@ class NotedOpenCv:
 
 
 def picture_of(w, h):
-    """A black picture of any size that takes one byte."""
+    """A black image of any size that takes one byte."""
     return np.broadcast_to(np.uint8(0), (h, w, 3))
 
 
@@ -332,7 +332,7 @@ FRAMEWORKS = {
 
 
 def sources(draw):
-    """Sizes without end: a camera's, odd ones, slivers."""
+    """An endless series of sizes: a camera's, odd ones, slivers."""
     while True:
         kind = draw.random()
         if kind < 0.4:
@@ -355,7 +355,7 @@ def case(name, place, source, inp, draw):
     inp, resized, (left, top), back = place(source, inp)
     points = []
     for _ in range(2):
-        # Sixteenths of a pixel between the corners of what is shown.
+        # Sixteenths of a pixel between the corners of the visible part.
         x1, x2 = max(0, left), min(inp[0], left + resized[0])
         y1, y2 = max(0, top), min(inp[1], top + resized[1])
         x, y = (round(draw.uniform(*side) * 16) / 16 for side in ((x1, x2), (y1, y2)))

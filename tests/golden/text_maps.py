@@ -55,7 +55,7 @@ def mini_box(points):
 
 def score_fast(cells, box):
     height, width = cells.shape
-    # Corners often are cells; which side of one float rounding puts them on is not to decide.
+    # Corners are often cells; float rounding must not decide on which side they are.
     box = box + np.float32(1e-3)
     xmin = np.clip(np.floor(box[:, 0].min()).astype("int32"), 0, width - 1)
     xmax = np.clip(np.ceil(box[:, 0].max()).astype("int32"), 0, width - 1)

@@ -1,5 +1,5 @@
 # numpy 2.4.6; python 3.11
-"""Golden data of the values of whole frames: made-up outputs, and the attributes, embeddings and depths in them.
+"""Golden data for values of whole frames: synthetic outputs, and their attributes, embeddings and depths.
 
 `python tests/golden/values.py` writes values.json beside itself; engine/tests/values_golden.rs reads it. Nothing here is taken from
 the Rust: a depth cell collects the map's pixels one by one, by where each centre lies in the frame. Seeded, so that a run without

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # numpy 2.4.6, onnx 1.23.2, opencv-python-headless 4.14.0.94, onnxruntime 1.31.1
-"""Does visiond read a YOLOv8 export by its metadata alone? A network that has one's output and metadata, and sees real things.
+"""Does visiond read a YOLOv8 export by its metadata alone? Uses a network with such outputs and metadata that detects real
+objects.
 
     yolov8_shaped.py [--visiond BIN] [--frames N] FILE...
 

@@ -1,8 +1,8 @@
 //! Row "ABI": calls TensorRT's objects through our method tables, on a machine where they can work.
 //!
-//! The engine is described, compared with the CPU, run in contexts that share scratch memory, profiled and inspected. For other
-//! libraries, lean or dispatch runtimes of TensorRT 10 and 11, a runtime is made and given files that are not engines: it must
-//! return clear errors and not crash.
+//! The engine is described, compared with the CPU, run in contexts that share scratch memory, profiled and inspected. Other
+//! libraries (lean and dispatch runtimes of TensorRT 10 and 11) get files that are not engines: they must return clear errors
+//! and not crash.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -50,7 +50,7 @@ pub fn run(setup: &Setup, libraries: &Libraries, report: &mut Report) -> Result<
     Ok(())
 }
 
-/// Makes a library's runtime and gives it files that are not engines.
+/// Creates a library's runtime and loads files that are not engines.
 fn library(path: &Path, device: &Arc<Device>, report: &mut Report) {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let library = match Library::get(Some(path)) {
@@ -149,7 +149,7 @@ fn dynamic(report: &mut Report) -> Result<(), Failure> {
             off += a.to_f32().iter().zip(b.to_f32().iter()).filter(|(a, b)| (*a - *b).abs() > 2e-3).count();
         }
         let seen = format!("{off} of {elements} differ{}", if same_shapes { "" } else { ", other shapes" });
-        // If two channels are almost equal, the best of them may differ.
+        // If two channels are almost equal, either may be the best.
         let pass = same_shapes && off * 1000 <= elements;
         report.figure(ROW, &format!("u8 in, 5 types out, {shape:?}"), "as the CPU", seen, pass);
     }

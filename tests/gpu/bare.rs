@@ -1,4 +1,4 @@
-//! The engine alone, which the pipeline is measured against: one context, tensors that nothing fills or reads, one graph.
+//! The engine alone, to which the pipeline is compared: one context, tensors that nothing fills or reads, one graph.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -83,7 +83,7 @@ impl Run {
     }
 }
 
-/// Does what TensorRT itself needs from a file to the end of a first run: deserialise, context, run.
+/// Performs TensorRT's own steps from a file to the end of a first run: deserialise, create a context, run.
 pub fn first_run(device: &Arc<Device>, library: &'static Library, path: &Path) -> Result<(), Failure> {
     let plan = std::fs::read(path)?;
     let engine = TrtEngine::load(library, device, &plan)?;

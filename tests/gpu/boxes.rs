@@ -147,8 +147,8 @@ impl Twins {
     fn add(&mut self, of: &[Detection], others: &[Detection], bounds: &Bounds) {
         for candidate in of.iter().filter(|candidate| candidate.score >= COUNTS_FROM) {
             self.candidates += 1;
-            // Adjacent rows see the same object alike: of those that overlap enough, the one with the nearest score is the twin.
-            // A row has the class of its highest score; if two scores are almost equal, rounding decides which.
+            // Adjacent rows find the same object: of those that overlap enough, the one with the nearest score is the
+            // counterpart. A row has the class of its highest score; if two scores are almost equal, rounding decides.
             let same_class = others.iter().filter(|other| other.class_id == candidate.class_id);
             let difference = |other: &Detection| f64::from((candidate.score - other.score).abs());
             let rank = |other: &&Detection| {

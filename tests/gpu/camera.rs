@@ -1,4 +1,4 @@
-//! A camera that is always ready: 1080p YUYV frames of a moving picture, in buffers of any kind of memory.
+//! A camera that is always ready: 1080p YUYV frames of a moving image, in buffers of any kind of memory.
 
 use visiond_kernels::buffer::{Memory, UnifiedBuffer};
 use visiond_kernels::color::ColorDescription;
@@ -11,12 +11,12 @@ use crate::report::Failure;
 pub struct Camera {
     layout: FrameLayout,
     buffers: Vec<UnifiedBuffer>,
-    /// The picture in the last buffer.
+    /// The image in the last buffer.
     picture: Vec<u8>,
 }
 
 impl Camera {
-    /// Buffers as a capture driver would cycle through, each with its own picture.
+    /// Buffers like those that a capture driver cycles through, each with its own image.
     pub const BUFFERS: usize = 4;
 
     /// Allocates the buffers and fills them.

@@ -1,4 +1,4 @@
-//! Row "Copies": the daemon runs the engine on a program's frames, in each kind of memory, and reports what it copied.
+//! Row "Copies": the daemon runs the engine on a program's frames, in each kind of memory, and reports the copied bytes.
 //!
 //! A frame is read from the program's pipe into the buffer that the preprocess kernel reads, without a copy in between, except
 //! for host memory, where each frame is copied once for the GPU.

@@ -141,7 +141,7 @@ fn address(buffer: &UnifiedBuffer) -> Result<DeviceAddress, Failure> {
     buffer.device_address().ok_or_else(|| Failure::Broken(format!("{buffer:?} has no device address")))
 }
 
-/// Waiting sleeps, and nothing is done too early.
+/// A wait sleeps, and returns only when the work is done.
 fn events(kit: &Kit, report: &mut Report) -> Result<(), Failure> {
     let (before, after) = (Event::new(&kit.device)?, Event::new(&kit.device)?);
     report.figure(ROW, "an event that was never recorded", "done", before.is_done()?, before.is_done()?);
@@ -192,7 +192,7 @@ fn graphs(kit: &Kit, report: &mut Report) -> Result<(), Failure> {
         read.wait()?;
         waited.push(launched.elapsed());
         order &= !end.is_done()?;
-        // The input was read already, so it may change before the graph's end.
+        // The input has already been read, so it may change before the graph ends.
         input.as_mut_slice().fill(0);
         end.wait()?;
         let seen = kit.read(there.address())?;
@@ -277,7 +277,7 @@ fn modules(kit: &Kit, report: &mut Report) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Objects that are made and dropped a thousand times leave nothing behind.
+/// Creating and dropping objects a thousand times leaks nothing.
 fn flat(kit: &Kit, report: &mut Report) -> Result<(), Failure> {
     let mapped = Memory::on(&kit.device, MemoryKind::Mapped)?;
     let mut before = None;
@@ -317,7 +317,7 @@ fn lost(report: &mut Report) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Prints the fault's error, and for it, the next call and [`Device::lost`] whether they know that the GPU is lost.
+/// Prints the fault's error, and whether it, the next call and [`Device::lost`] report that the GPU is lost.
 fn lose_the_gpu(kit: &Kit) -> Result<(), Failure> {
     // SAFETY: the kernel has no argument. That it faults is the point: the process ends after this.
     unsafe { kit.fault.launch([1; 3], [1; 3], 0, &kit.stream, &mut []) }?;

@@ -1,4 +1,4 @@
-//! How fast the GPU copies, which the preprocess is compared with. `visiond selftest` reports the GPU itself.
+//! The GPU's copy speed, to which the preprocess is compared. `visiond selftest` reports the GPU itself.
 
 use std::sync::Arc;
 

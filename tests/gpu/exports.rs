@@ -1,7 +1,7 @@
 //! Row "Exports": the layouts of other projects' exporters, each a tiny network, by TensorRT and on the CPU.
 //!
-//! Each is built by `visiond build` with the card that `visiond inspect` prints, if it needs one. `visiond detect` must find in a
-//! picture what it finds with the built-in engine.
+//! Each is built by `visiond build` with the card that `visiond inspect` prints, if it needs one. `visiond detect` must find
+//! the same objects in an image as with the built-in engine.
 
 use std::fs;
 use std::path::Path;
@@ -16,13 +16,13 @@ use crate::report::{Failure, Report};
 use crate::setup::Setup;
 
 const ROW: &str = "Exports";
-/// Layouts that are worked on at once: a build waits for the GPU as much as for the CPU.
+/// The number of layouts that are tested at once: a build waits for the GPU as much as for the CPU.
 const AT_ONCE: usize = 4;
-/// Exporters of which TensorRT cannot read the file, as its parser says: their classes are bytes.
+/// Exporters whose files TensorRT's parser rejects: their classes are bytes.
 const BYTES: [&str; 1] = ["Qualcomm AI Hub"];
-/// The classes that the file of prompts has, all of the layout's objects.
+/// The classes in the file of prompts: all objects of the layout.
 const PROMPTS: [usize; 4] = [0, 1, 2, 3];
-/// The allowed differences, in pixels of the picture and in scores: both compute in FP32.
+/// The allowed differences, in pixels and in scores: both compute in FP32.
 const PIXELS: f64 = 0.1;
 const SCORE: f64 = 1e-3;
 
@@ -120,7 +120,7 @@ fn detect(visiond: &Path, folder: &Path, model: &str) -> Result<Vec<Value>, Stri
     Ok(message["detections"].as_array().cloned().unwrap_or_default())
 }
 
-/// Returns what a command prints; if it fails, its last line.
+/// Returns a command's output; if it fails, its last line.
 fn said(visiond: &Path, folder: &Path, args: &[&str]) -> Result<Vec<u8>, String> {
     let command = || Command::new(visiond).args(args).current_dir(folder).stdin(Stdio::null()).output();
     let Output { status, stdout, stderr } = command().map_err(|error| format!("cannot run visiond: {error}"))?;

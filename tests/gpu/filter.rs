@@ -80,7 +80,7 @@ impl Outputs {
         self.buffers.iter().zip(&self.infos).map(|(buffer, info)| (buffer.address(), info.dtype)).collect()
     }
 
-    /// Returns what the head finds in a frame.
+    /// Returns the head's candidates of a frame.
     fn decode(&self, head: &mut dyn Head, case: &Case, frame: usize) -> Result<Decoded, Failure> {
         let mut named = Vec::new();
         for ((info, shape), bytes) in self.infos.iter().zip(&self.shapes).zip(&self.bytes) {
@@ -116,7 +116,7 @@ pub fn run(setup: &Setup, report: &mut Report) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Measures making a filter, which compiles its kernel unless it is in the driver's cache.
+/// Measures the creation of a filter, which compiles its kernel unless the driver has cached it.
 fn start(device: &Arc<Device>, report: &mut Report) -> Result<(), Failure> {
     let case = nanodet();
     let outputs = Outputs::new(device, &case, DType::F32, || 0.0)?;

@@ -1,8 +1,8 @@
-//! Row "Flights": frames may be overwritten once a run has begun, however it was begun, and overlapping runs see the same as
-//! runs one by one.
+//! Row "Flights": frames may be overwritten once a run has begun, however it was begun, and overlapping runs give the same
+//! results as separate runs.
 //!
-//! Takes frames of the sample video one by one, call by call; then by graph, then two at a time. The buffer of every frame is
-//! overwritten with noise as soon as `begin` returns: if that were too early, the boxes would differ.
+//! Processes frames of the sample video one at a time, call by call; then by graph, then two at a time. The buffer of every
+//! frame is overwritten with noise as soon as `begin` returns: if that were too early, the boxes would differ.
 //!
 //! Then runs batches of changing size through a model that reports each slot's brightness.
 
@@ -30,7 +30,7 @@ const THRESHOLD: f32 = 0.1;
 const FRAMES: usize = 16;
 const ROUNDS: usize = 20;
 
-/// The card of the model that reports brightness. The padding is black, so that it sees half of a wide picture.
+/// The card of the model that reports brightness. The padding is black, so that a wide image has half of the brightness.
 const CARD: &str = "[input]\nfit = \"letterbox\"\npad = 0\n[head]\nfamily = \"ssd\"\nunit = \"pixels\"\n\
     [detect]\nscore_threshold = 0.1\n[classes]\nnames = [\"lamp\", \"candle\"]\n";
 
@@ -155,7 +155,7 @@ fn batches(memory: &Memory, onnx: &[u8], profile: Option<&str>, report: &mut Rep
     Ok(())
 }
 
-/// Runs the detector and compares what it sees.
+/// Runs the detector and compares its detections.
 struct Check<'a> {
     layout: &'a FrameLayout,
     expected: &'a [Vec<Detection>],

@@ -67,7 +67,7 @@ enum RowCommand {
         #[arg(long, hide = true)]
         fault: bool,
     },
-    /// Check what the daemon copies, in each kind of memory
+    /// Check which bytes the daemon copies, in each kind of memory
     Copies,
     /// Compare the engine's boxes with the CPU's
     Boxes,
@@ -75,7 +75,7 @@ enum RowCommand {
     Filter,
     /// Compare the masks of objects on the GPU with the CPU's, and measure them
     Masks,
-    /// Compare what TensorRT finds with other projects' exports with what the CPU finds
+    /// Compare TensorRT's detections with the CPU's, for other projects' exports
     Exports,
     /// Check runs that overlap, and frames that are overwritten after they begin
     Flights,

@@ -1,5 +1,5 @@
-//! Row "Masks": compares the masks of objects on the GPU with the CPU's, bit by bit, and measures them. Those of prototypes and, in
-//! every fourth frame, those of planes of their own.
+//! Row "Masks": compares the masks of objects on the GPU with the CPU's, bit by bit, and measures them. Most are made of
+//! prototypes; in every fourth frame, each has its own plane.
 
 use std::sync::Arc;
 use std::time::Instant;

@@ -1,4 +1,4 @@
-//! Clocks, counters and test pictures.
+//! Clocks, counters and test images.
 
 use std::time::Duration;
 

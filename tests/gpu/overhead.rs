@@ -18,7 +18,7 @@ use crate::report::{Failure, Report};
 use crate::setup::Setup;
 
 const ROW: &str = "Overhead";
-/// The machine may be shared: the best round is judged, all are reported.
+/// The machine may be shared, so only the best round is judged; all are reported.
 const ROUNDS: usize = 3;
 const BLOCKS: usize = 15;
 const RUNS: usize = 100;

@@ -244,7 +244,7 @@ fn compare(
             // SAFETY: `out` has room for `frames` tensors; it, the frames and the preprocessor live until the
             // synchronisation below.
             None => unsafe { preprocessor.enqueue(target, frames, stream) }?,
-            // SAFETY: as above, for what was captured.
+            // SAFETY: as above, for the captured launch.
             Some(graph) => unsafe { graph.launch(stream) }?,
         }
         let mut found = vec![0; out.len()];

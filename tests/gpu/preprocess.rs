@@ -44,7 +44,7 @@ pub struct Peers {
     python: PathBuf,
 }
 
-/// One of the two formats, with the bytes of a frame that are needed at all.
+/// One of the two formats, with the number of bytes of a frame that are read.
 struct Case {
     name: &'static str,
     format: PixelFormat,
@@ -105,7 +105,7 @@ pub fn run(setup: &Setup, peers: &Peers, report: &mut Report) -> Result<(), Fail
     Ok(std::fs::remove_dir_all(&folder)?)
 }
 
-/// Makes a smooth picture with some noise, so that two ways of sampling it can be compared.
+/// Makes a smooth image with some noise, so that two samplings of it can be compared.
 fn frame_of(case: &Case) -> Vec<u8> {
     let mut frame = vec![0; case.frame_bytes];
     Noise::new(7).fill(&mut frame);
@@ -195,7 +195,7 @@ impl Bench {
     }
 }
 
-/// Runs CV-CUDA on the same frames, in a process of its own.
+/// Runs CV-CUDA on the same frames, in a separate process.
 fn compare(peers: &Peers, folder: &std::path::Path, ours: &[(&str, f64)], report: &mut Report) -> Result<(), Failure> {
     let wanted = format!(">= {TIMES} times as fast as CV-CUDA");
     let Some(scripts) = &peers.peers else {

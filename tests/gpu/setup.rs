@@ -1,4 +1,4 @@
-//! What the rows share: the paths given on the command line, and the device.
+//! Shared data of the rows: the paths given on the command line, and the device.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -32,7 +32,7 @@ pub struct Arguments {
     pub quick: bool,
 }
 
-/// The arguments, and what is opened when a row needs it.
+/// The arguments, and the objects that are opened when a row needs them.
 pub struct Setup {
     /// As given.
     pub arguments: Arguments,

@@ -28,9 +28,9 @@ CLIENTS = 6
 # Films without and with B-frames, with gradual refresh; the share of packets that each camera loses.
 FILMS = ("losses.h264", "losses-b.h264", "losses-refresh.h264", "losses-hevc.h265")
 KINDS = {"clean": 0, "0.1 %": 0.001, "1 %": 0.01, "10 %": 0.1, "udp": 0.01, "marks": 0.02}
-# With so many cameras, visiond also runs on few cores.
+# With this many cameras, visiond also runs on few cores.
 MANY = 64
-# The most that a stream of so many may take of a core.
+# The largest share of a core per stream, with this many cameras.
 MOST_CPU = {16: 0.01, 64: 0.007}
 MODEL = """
 [[model]]
@@ -157,7 +157,7 @@ def measure(args, count, cores=None):
     for stage in steady[0]["timings_us"] if steady else ():
         values = sorted(message["timings_us"][stage] for message in steady)
         stages[stage] = values[len(values) // 2]
-    # Once all cameras stream. What was lost before, while decoders were made, has a number of its own.
+    # Once all cameras stream. Losses before that, while decoders are created, are counted separately.
     gaps, newest = 0, {}
     for message in steady:
         gaps += message["sequence"] - newest.get(message["camera"], message["sequence"] - 1) - 1

@@ -51,7 +51,7 @@ pub fn run(setup: &Setup, report: &mut Report) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Runs in flight share the engine's scratch memory: each must see the same as alone.
+/// Runs in flight share the engine's scratch memory: each must give the same result as alone.
 fn check(network: &Network, memory: &Memory, report: &mut Report) -> Result<(), Failure> {
     // So low that every frame shows many objects, and not so low that more candidates pass than the filter keeps.
     let mut detector = network.detector(0.05)?;

@@ -1,4 +1,4 @@
-//! Decoding by the GPU's video engine: frames bit for bit, surfaces that stay as they are, damaged streams, memory, rate.
+//! Decoding by the GPU's video engine: frames bit for bit, surfaces that do not change, damaged streams, memory, rate.
 //!
 //! The streams come from tests/gpu/video_media.py, with the checksums of ffmpeg's frames.
 
@@ -34,7 +34,7 @@ pub struct Streams {
     media: Option<PathBuf>,
 }
 
-/// A stream: its coded pictures, and ffmpeg's frames of it.
+/// A stream: its access units, and ffmpeg's frames of it.
 struct Stream {
     name: String,
     codec: VideoCodec,
@@ -85,7 +85,7 @@ fn parameter_sets(codec: VideoCodec, unit: &[u8]) -> Vec<u8> {
     nals.filter(|nal| nal.get(3).is_some_and(|&header| is_set(header))).collect::<Vec<_>>().concat()
 }
 
-/// Returns the layout of a decoder's picture.
+/// Returns the layout of a decoder's frame.
 fn layout(decoder: &VideoDecoder, surface: &Surface) -> Result<FrameLayout, Failure> {
     let format = decoder.format().ok_or_else(|| Failure::Broken("a picture without a format".to_owned()))?;
     let pitch_bytes = surface.pitch_bytes();
@@ -94,7 +94,7 @@ fn layout(decoder: &VideoDecoder, surface: &Surface) -> Result<FrameLayout, Fail
     Ok(FrameLayout::with_planes(pixels, format.width, format.height, &planes, ColorDescription::default())?)
 }
 
-/// Returns the checksum of the rows of both planes, without what is beside them.
+/// Returns the checksum of the rows of both planes, without padding.
 fn checksum(layout: &FrameLayout, surface: &Surface, copy: &mut Vec<u8>) -> Result<u32, Failure> {
     let view = layout.view_on_gpu(surface);
     let view = view.on_host(copy)?;
@@ -212,7 +212,7 @@ fn compare(device: &Arc<Device>, stream: &Stream, report: &mut Report) -> Result
     Ok(())
 }
 
-/// Keeps surfaces while decoding goes on: they must not change, and without a free one pictures are skipped.
+/// Keeps surfaces while decoding continues: they must not change, and without a free one, frames are skipped.
 fn hold_surfaces(device: &Arc<Device>, stream: &Stream, report: &mut Report) -> Result<(), Failure> {
     let mut decoder = stream.decoder(device, SURFACES)?;
     let mut copy = Vec::new();
@@ -349,7 +349,7 @@ fn measure(device: &Arc<Device>, stream: &Stream, report: &mut Report) -> Result
     Ok(())
 }
 
-/// Makes decoders and drops them, with surfaces in flight.
+/// Creates and drops decoders with surfaces in flight.
 fn start_again(device: &Arc<Device>, stream: &Stream, report: &mut Report) -> Result<(), Failure> {
     let mut times = Vec::new();
     let mut before = 0;

@@ -37,8 +37,8 @@ STREAMS = [
     ("hevc-hd", "h265", 60, "1920:1080", X265, ""),
     ("hevc-cropped", "h265", 60, "638:358", X265, ""),
     ("hevc-10", "h265", 60, None, X265 + ["-pix_fmt", "yuv420p10le"], ""),
-    # Small pictures, so that few packets make one, and many key frames. Of two pictures that are shown at once, as before a
-    # key frame with a pyramid of B-frames, a camera's newest would win.
+    # Small frames, so that each needs few packets, and many key frames. Of two frames that are displayed at once, as before a
+    # key frame with a pyramid of B-frames, only the newest would be processed.
     ("losses", "h264", 120, "320:240", X264 + ["-bf", "0"], "keyint=10"),
     ("losses-b", "h264", 120, "320:240", X264 + ["-bf", "3"], "keyint=10:b-pyramid=none"),
     ("losses-refresh", "h264", 120, "320:240", X264 + ["-bf", "0"], "intra-refresh=1:keyint=15"),
@@ -64,7 +64,8 @@ class Bits:
 
 
 def without_vui(stream):
-    """Takes the usability information, which says that no picture is reordered, out of the sequence parameter sets of main profile."""
+    """Removes the usability information, which says that no frame is reordered, from the sequence parameter sets of main
+    profile."""
     out = []
     for nal in stream.split(b"\0\0\1")[1:]:
         if nal[0] & 0x1F == 7:
@@ -93,7 +94,7 @@ def checksums(path, ten_bits):
     size = run("ffprobe", "-v", "error", "-select_streams", "v", "-show_entries", "stream=width,height", "-of", "csv=p=0", path)
     width, height = map(int, size.decode().split()[0].split(",")[:2])
     pixels = "p010le" if ten_bits else "nv12"
-    # The flag keeps the samples as they are when only their order changes.
+    # The flag leaves the samples unchanged if only their order changes.
     frames = run("ffmpeg", "-v", "error", "-i", path, "-vf", "scale=in_range=tv:out_range=tv", "-fps_mode", "passthrough",
                  "-f", "rawvideo", "-pix_fmt", pixels, "-")
     if ten_bits:

@@ -1,7 +1,7 @@
 //! Row "Wrong engine": files that are not engines for this machine, each given to `visiond detect` as by a user.
 //!
-//! Each must give exit status 4 and one sentence that says what the file is and which command or action helps, and must not crash.
-//! Everything except the file is right: the card, the picture, the library.
+//! Each must give exit status 4 and one sentence that names the kind of file and the command or action that helps, and must
+//! not crash. Everything except the file is right: the card, the image, the library.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

@@ -1,11 +1,11 @@
-"""What a hostile input is: a command line of visiond, what its error must name, and the exit statuses that it may end with."""
+"""A hostile input: a command line of visiond, the words that its error must contain, and the allowed exit statuses."""
 
 from dataclasses import dataclass, field
 
 # As `visiond --help` has them.
 DONE, USAGE, CONFIG, MODEL, INPUT, OUTPUT = 0, 2, 3, 4, 5, 6
 
-# Texts that a terminal would act on, or that change what a reader sees.
+# Texts that a terminal would act on, or that hide or reorder text.
 NASTY = {
     "color": "\x1b[31mred\x1b[0m", "title": "\x1b]0;owned\x07", "clear": "a\x1b[2J\x1b[H", "csi-c1": "\x9b2Ja\x9d0;b\x9c", "newline": "a\nvisiond: all is well",
     "return": "bad\rgood", "bidi": "a\u202egnp.exe\u202c\u2066b\u2069", "null": "a\0b", "delete": "a\x7f\x08b", "quote": "'\"`{}\\$(id)%s%n{0}", "long": "x" * (1 << 20),

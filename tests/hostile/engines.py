@@ -1,4 +1,4 @@
-"""TensorRT engine files whose headers lie, and what lies beside them."""
+"""TensorRT engine files with false headers, and the files beside them."""
 
 import json
 import os

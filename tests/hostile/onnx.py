@@ -1,4 +1,4 @@
-"""ONNX files, written field by field: good ones, and every kind that means harm."""
+"""ONNX files, written field by field: valid ones, and every kind of malicious one."""
 
 import os
 import struct
@@ -98,7 +98,7 @@ def ints(name, *numbers):
 
 
 def body(condition, operators=()):
-    """The body of a loop that goes on while `condition` holds."""
+    """The body of a loop that continues while `condition` holds."""
     inputs, outputs = [value("round", (), INT64), value("go", (), BOOL), value("state", ())], [value("on", (), BOOL), value("next", ())]
     nodes = [node("Identity", [condition], ["on"]), *(operators or [node("Identity", ["state"], ["next"])])]
     lists = [(1, nodes), (11, inputs), (12, outputs)]
@@ -106,7 +106,7 @@ def body(condition, operators=()):
 
 
 def shapes():
-    """Models whose memory or time shows only when they run."""
+    """Models whose memory or time is known only when they run."""
     zero, one, yes = tensor("zero", FLOAT, (), struct.pack("<f", 0)), tensor("first", INT64, (), struct.pack("<q", 0)), tensor("yes", BOOL, (), b"\1")
     nothing = [node("ReduceMax", ["images"], ["most"], attribute("keepdims", INT, 3, 0)), node("Mul", ["most", "zero"], ["nothing"])]
     count = [
@@ -158,7 +158,7 @@ def shapes():
 
 
 def wrong(rng):
-    """Files that are wrong, or say what cannot be."""
+    """Files that are invalid, or contradict themselves."""
     good = model([node("Add", ["scores", "bias"], ["more"])], [tensor("bias", FLOAT, (1, 3), bytes(12))], more=props(names="{0: 'a', 1: 'b', 2: 'c'}", task="classify"))
     for at, content in enumerate(cut(good, rng, 16)):
         yield f"cut-{at:02}", content

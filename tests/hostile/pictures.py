@@ -1,4 +1,4 @@
-"""Pictures that are cut off, lie about their size, or unpack to gigabytes, and pictures and options with hostile names."""
+"""Images that are cut off, have a false size, or unpack to gigabytes, and images and options with hostile names."""
 
 import os
 import struct
@@ -11,7 +11,7 @@ SIZES = ((0, 0), (0, 37), (1, 65535), (65535, 1), (65535, 65535), (16384, 16384)
 
 
 def drawn(folder, name, *options):
-    """A small picture that ffmpeg draws."""
+    """A small image that ffmpeg draws."""
     path = folder / f"good.{name}"
     command = ["ffmpeg", "-v", "error", "-y", "-f", "lavfi", "-i", "testsrc2=s=96x64", "-frames:v", "1", "-bitexact", *options, path]
     subprocess.run(command, stdin=subprocess.DEVNULL, check=True)
@@ -253,7 +253,7 @@ def cases(folder, rng, model, jpegs):
     values = {"nan": "NaN", "infinite": "inf", "negative": "-1", "empty": "", "huge": "1e999", "digits": "9" * 10_000, "hex": "0x10", "space": " 1 ", "arabic": "\u0661", **nasty_texts}
     for option in ("--score-threshold", "--classes", "--backend", "--every", "--max-frames", "--load-memory", "--load-timeout", "--input-memory", "--log-level", "--card", "--unknown"):
         for name, text in values.items():
-            # A card is named as it is, which may be nothing.
+            # A card's name is used unchanged, even if it is empty.
             named = {"--classes": "class", "--card": ""}.get(option, option)
             # For invalid UTF-8, the error does not give the position.
             named = "" if name == "invalid" else named

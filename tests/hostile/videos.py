@@ -1,4 +1,4 @@
-"""Videos: containers that lie, streams that change their size, and lists that would have ffmpeg read other files."""
+"""Videos: containers with false headers, streams that change their size, and lists that make ffmpeg read other files."""
 
 import os
 import struct

@@ -4,7 +4,7 @@
     unshare --user --map-root-user --net tests/onvif/devices.py --log FILE ADDRESS=KIND... -- COMMAND...
 
 Each device has an address of 127.0.0.0/8. In a network namespace of its own, this brings the loopback interface up with multicast,
-runs COMMAND there, and ends with its status. FILE gets a line for each question and request. See KINDS. Needs nothing but Python.
+runs COMMAND there, and ends with its status. FILE gets a line for each probe and request. See KINDS. Needs nothing but Python.
 """
 
 import argparse
@@ -17,7 +17,7 @@ import sys
 import threading
 
 GROUP, PORT = "239.255.255.250", 3702
-# Who connects to it was led astray.
+# A program that connects to it was misled.
 TRAP = "127.0.0.99"
 
 KINDS = {

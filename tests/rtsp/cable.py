@@ -1,4 +1,4 @@
-"""A cable between a camera and visiond: it can be pulled, and it can lose packets and change their order."""
+"""A cable between a camera and visiond, which can be unplugged, lose packets and reorder them."""
 
 import fcntl
 import heapq
@@ -39,13 +39,13 @@ class Cable(Network):
         self.is_plugged = yes
         for end in self.ends[: 2 if both or yes else 1]:
             fcntl.ioctl(end, TUNSETCARRIER, struct.pack("i", yes))
-        # The kernel uses a link up to a second after it is there.
+        # The kernel uses a link up to a second after it is up.
         for name, prefix in (("chaos0", []), ("chaos1", self.enter)):
             while yes and "state DOWN" in self.ip("link", "show", name, prefix=prefix):
                 time.sleep(0.01)
 
     def carry(self):
-        """Takes frames from one end to the other, for ever."""
+        """Carries frames from one end to the other, forever."""
         waiting, number = [], 0
         while True:
             wait = max(0, waiting[0][0] - time.monotonic()) if waiting else None

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # Python's standard library; ffmpeg
-"""Plays mutated RTSP and RTP messages to one daemon's cameras: does it go on without a panic, in bounded memory?
+"""Plays mutated RTSP and RTP messages to one daemon's cameras: does it keep running without a panic, in bounded memory?
 
     tests/rtsp/mutations.py [--visiond BIN] [--messages 1000000] [--seed N] [--keep FOLDER]
 
@@ -41,7 +41,7 @@ import server
 MIB = 1 << 20
 # By how much the memory at rest may grow between the first tenth and the end.
 MOST_GROWN = 32 * MIB
-# So long a condition may take: it turns a hang into a failure.
+# The longest wait for a condition: it turns a hang into a failure.
 HANG_S = 180
 # Lines of the log for each session that the server has played.
 MOST_LINES = 3
@@ -346,7 +346,7 @@ def answer(rng, method, status, headers, body):
 
 
 class Sockets:
-    """What the kernel has of this machine's sockets: bytes that wait to be sent or read."""
+    """The kernel's counts for this machine's sockets: bytes that wait to be sent or read."""
 
     def __init__(self):
         self.lock, self.read_at, self.tcp, self.udp = threading.Lock(), 0.0, {}, {}
@@ -467,7 +467,7 @@ class Session(server.Client):
                 if not rows:
                     return False
                 if all(self.play_of.sockets.waiting(row)[1] == 0 for row in rows):
-                    # The kernel drops what finds no room.
+                    # The kernel drops packets that do not fit.
                     before, self.drops = self.drops, sum(int(row[-1]) for row in rows)
                     return self.drops == before
             else:
@@ -564,7 +564,7 @@ class Session(server.Client):
         return b"$" + struct.pack(">BH", channel, len(data)) + data
 
     def give(self, messages):
-        """Sends what belongs together: pairs of a channel, None for bytes as they are, and bytes."""
+        """Sends a group of pairs: a channel (None for raw bytes), and bytes."""
         if self.udp:
             for channel, data in messages:
                 if channel in (0, 1):
@@ -594,7 +594,7 @@ class Session(server.Client):
             damage = rng.choice((0, 0.5, 0.8, 1))
             payloads = list(stream.payloads(unit))
             if damage and rng.random() < 0.05:
-                # Contents change places; the numbers stay in order.
+                # Contents are swapped; the numbers stay in order.
                 rng.shuffle(payloads)
             for at, payload in enumerate(payloads):
                 marker = at + 1 == len(payloads)
@@ -602,7 +602,7 @@ class Session(server.Client):
                     burst.append((0, self.rtp(payload, timestamp, marker)))
                     genuine += 1
                 elif rng.random() < 1 / 4000:
-                    # Alone, so that visiond has read all that came before.
+                    # Sent alone, so that visiond has read everything before it.
                     self.give(burst)
                     self.tally.add(kinds, was_read := self.drained(), genuine)
                     burst, genuine, size = [], 0, rng.choice((1, 4, 16, 32))
@@ -655,7 +655,7 @@ class Play:
 
 
 class Daemon:
-    """visiond with all cameras, and what it says about itself."""
+    """visiond with all cameras, and its status."""
 
     def __init__(self, binary, folder, config):
         self.folder, self.log = folder, folder / "visiond.log"
@@ -760,7 +760,7 @@ def at_rest(daemon, play, first):
 
 
 def show(daemon, tally, began):
-    """Prints a line on the way."""
+    """Prints a progress line."""
     status = daemon.status()
     if status:
         process = status["process"]
@@ -772,7 +772,7 @@ def show(daemon, tally, began):
 
 
 def attack(daemon, play, messages, step, began):
-    """Damages until so many messages were read."""
+    """Damages messages until this many were read."""
     play.set_calm(False)
     tally, shown = play.tally, play.tally.total // step
     seen, when = tally.total, time.monotonic()
@@ -804,7 +804,7 @@ def make_streams(folder):
 
 
 def judge(daemon, tally, first, last, started):
-    """What holds, and what does not. The healthy camera had `started` messages when all cameras played first."""
+    """Prints which guarantees hold. The healthy camera had `started` messages when all cameras played first."""
     log = daemon.lines()
     bugs = [line for line in log if PANIC in line or CAUGHT in line]
     yield "no panic", bugs and f"{len(bugs)} panics, such as {bugs[0]}"

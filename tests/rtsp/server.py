@@ -76,7 +76,7 @@ def interleaved(data, channel=0):
 
 
 class JpegStream:
-    """The pictures of a file of JPEGs, one behind the other, as RFC 2435 packs them. Each needs the standard Huffman tables.
+    """The images of a file of consecutive JPEGs, packed as in RFC 2435. Each needs the standard Huffman tables.
 
     `q` is what the packets have as Q: 255 has tables in each picture, 128 to 254 in the first one, and from 1 to 99 in none: the
     file must have been made with that quality.
@@ -155,7 +155,7 @@ class Stream:
         return self.kind(nal) in ((32, 33, 34) if self.h265 else (7, 8))
 
     def payloads(self, unit):
-        """RTP payloads: small units in front of the picture together, large ones in pieces."""
+        """RTP payloads: small units before the frame together, large ones in pieces."""
         front = [nal for nal in unit if not self.is_picture(nal)]
         if len(front) > 1:
             head = b"\x60\x01" if self.h265 else b"\x78"
@@ -345,7 +345,7 @@ class Client(threading.Thread):
         self.sent = self.sent[1:] if trick == "again" else []
 
     def flush(self):
-        """Sends what is held back."""
+        """Sends the packets that were held back."""
         for packet in self.sent:
             self.raw(packet, 0)
         self.sent = []
@@ -355,7 +355,7 @@ class Client(threading.Thread):
             try:
                 self.udp[channel].send(data)
             except OSError:
-                # The client is gone, or the cable is out: a camera sends on.
+                # The client is gone, or the cable is unplugged: a camera keeps sending.
                 pass
         else:
             self.send(interleaved(data, channel))
@@ -400,7 +400,7 @@ class Client(threading.Thread):
                 presentations = args.presentations or range(len(stream.units))
                 first, begin = n, args.begin if n == 0 else 0
                 for unit, presentation in list(zip(stream.units, presentations))[begin:]:
-                    # A gap would be seen as silence, a hurry as a burst: neither matters to a test.
+                    # A delay would look like silence, a catch-up like a burst: neither matters to a test.
                     time.sleep(max(0, start + n / args.fps - time.monotonic()))
                     if self.over.is_set():
                         return
@@ -416,7 +416,7 @@ class Client(threading.Thread):
                     if trick in ("ssrc", "count") and is_key:
                         self.ssrc += 1
                     if trick == "count" and is_key:
-                        # No count of a few packets later.
+                        # Not a sequence number a few packets later.
                         self.sequence = (self.sequence + random.randrange(1 << 10, 1 << 15)) & 0xFFFF
                     if trick == "restart" and n % 7 == 6:
                         self.sequence = 0
@@ -437,7 +437,7 @@ class Client(threading.Thread):
                             continue
                         self.packet(payload, timestamp, at + 1 == len(payloads))
                     n += 1
-                    # A camera is at rest between its pictures.
+                    # A camera is idle between its frames.
                     if trick != "again":
                         self.flush()
             if args.at_end != "loop":
@@ -481,7 +481,7 @@ def main():
         try:
             connection, _ = server.accept()
         except OSError:
-            # It listens no more. The clients that are there are served on.
+            # It stops listening, but keeps serving its clients.
             threading.Event().wait()
         if args.trick == "alone":
             server.close()

@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// Puts into the folder, as PEM files: the authorities `ca` and `other-ca`, and of `ca` the certificates `server`, for these
-/// subjectAltNames, and `device`; each with its key as NAME.key.
+/// Writes PEM files into the folder: the authorities `ca` and `other-ca`, and the certificates `server`, for these
+/// subjectAltNames, and `device`, both signed by `ca`; each with its key as NAME.key.
 pub fn make(folder: &Path, server_names: &str) {
     let script = r#"
 set -e

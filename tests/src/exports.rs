@@ -6,7 +6,7 @@
 use crate::networks::{CELLS, INT32, Network, OPEN, SIDE, UINT8};
 use crate::onnx::{FLOAT, INT64, int, number, text};
 
-/// The objects in a picture of [`SIDE`]: left, top, right, bottom, score, class.
+/// The objects in an image of [`SIDE`]: left, top, right, bottom, score, class.
 pub const OBJECTS: [[f32; 6]; 5] = [
     [8.0, 8.0, 24.0, 32.0, 0.92, 2.0],
     [30.0, 6.0, 44.0, 30.0, 0.81, 0.0],
@@ -15,7 +15,7 @@ pub const OBJECTS: [[f32; 6]; 5] = [
     [26.0, 26.0, 32.0, 33.0, 0.55, 1.0],
 ];
 
-/// What visiond makes of an export.
+/// How visiond handles an export.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Wanted {
     /// It finds the objects without a card.
@@ -32,11 +32,11 @@ pub struct Layout {
     pub name: &'static str,
     /// The file.
     pub bytes: Vec<u8>,
-    /// What visiond makes of it.
+    /// How visiond handles it.
     pub wanted: Wanted,
 }
 
-/// The logarithm of the odds: what a sigmoid makes `score` of.
+/// The logarithm of the odds: the number whose sigmoid is `score`.
 fn logit(score: f32) -> f32 {
     if score <= 0.0 { -20.0 } else { (score / (1.0 - score)).ln() }
 }
@@ -61,7 +61,7 @@ fn centre(object: Option<[f32; 6]>, unit: f32) -> Vec<f32> {
     [(x1 + x2) / 2.0, (y1 + y2) / 2.0, x2 - x1, y2 - y1].iter().map(|number| number * unit).collect()
 }
 
-/// The logits of `classes`, the first of which has the number `first`.
+/// The logits of `classes`; the first of them has the number `first`.
 fn logits(object: Option<[f32; 6]>, classes: usize, first: usize) -> Vec<f32> {
     let mut scores = vec![logit(0.0); classes];
     if let Some([.., score, class]) = object {
@@ -78,7 +78,7 @@ fn picture() -> Network {
     Network::new(&[1, 3, SIDE, SIDE])
 }
 
-/// Adds an output of numbers that do not depend on the picture.
+/// Adds an output of numbers that do not depend on the image.
 fn output(network: &mut Network, name: &str, dims: &[u64], numbers: &[f32]) {
     let fixed = network.fixed(dims, numbers);
     network.output(name, &fixed, FLOAT, dims);
@@ -140,7 +140,7 @@ fn yolov5(network: &mut Network, anchors: u64) {
     network.output("output", &joined, FLOAT, &[1, anchors, 25]);
 }
 
-/// YOLOv8's columns or YOLOv6's rows of 20 classes, whose last operators are arithmetic, as a quantised graph's are.
+/// YOLOv8's columns or YOLOv6's rows of 20 classes, whose last operators are arithmetic, as in a quantised graph.
 fn computed(is_yolov6: bool) -> Network {
     let row = |object: Option<[f32; 6]>| {
         let mut scores = vec![0.001; 20];
@@ -265,7 +265,7 @@ fn keras_yolo3() -> Network {
     network
 }
 
-/// Maps of three anchors, 20 classes and cells of 32, 16 and 8 pixels, the last of which has the objects, at its first anchor.
+/// Maps of three anchors, 20 classes and cells of 32, 16 and 8 pixels; the objects are in the last, at its first anchor.
 fn darknet() -> Network {
     const LINE: usize = SIDE as usize / 8;
     const ANCHOR: [f32; 2] = [10.0, 13.0];
@@ -300,7 +300,7 @@ fn yolov5_layers() -> Network {
         for [x1, y1, x2, y2, score, class] in OBJECTS.into_iter().filter(|_| side as usize == LINE) {
             let [x, y] = [(x1 + x2) / 16.0, (y1 + y2) / 16.0];
             let row = &mut numbers[25 * (2 * cells + y as usize * LINE + x as usize)..][..25];
-            // Half of a cell more than its fraction, and the root of the size in anchors, are twice the sigmoid.
+            // Twice the sigmoid is the fraction in the cell plus a half, or the root of the size in anchors.
             let half = |number: f32| logit(number / 2.0);
             row[0] = half(x.fract() + 0.5);
             row[1] = half(y.fract() + 0.5);
@@ -337,7 +337,7 @@ fn keras_cv() -> Network {
     network
 }
 
-/// Scores, bins and distances of cells of 8, 16 and 32 pixels, the first of which have the objects.
+/// Scores, bins and distances of cells of 8, 16 and 32 pixels; the objects are in the first.
 fn mit_yolo() -> Network {
     let mut network = picture();
     for side in [8, 4, 2] {
@@ -449,7 +449,7 @@ fn yolos() -> Vec<(&'static str, Network, Wanted)> {
     ]
 }
 
-/// Exports with boxes of their own forms.
+/// Exports with other forms of boxes.
 fn others() -> Vec<(&'static str, Network, Wanted)> {
     let json = r#"{"0": "person", "1": "car", "2": "dog", "3": "cat"}"#;
     let libreyolo = |family| {
@@ -472,7 +472,7 @@ fn others() -> Vec<(&'static str, Network, Wanted)> {
         yolo(network, &["output"], &boxes, &rows(CELLS, 4, |object| logits(object, 4, 0)), false, true);
     });
     let yolox = built(|network| {
-        // The rows of nothing are zeros, whose boxes lie in the first corner.
+        // Rows without an object are zeros, so their boxes are in the top left corner.
         let boxes = rows(CELLS, 4, |object| object.map_or(vec![0.0; 4], |object| centre(Some(object), FRACTION)));
         let found = |object: Option<[f32; 6]>| if object.is_some() { 20.0 } else { -20.0 };
         let scores = rows(CELLS, 5, |object| [vec![found(object)], logits(object, 4, 0)].concat());
@@ -509,7 +509,7 @@ fn others() -> Vec<(&'static str, Network, Wanted)> {
     ]
 }
 
-/// LibreYOLO's YOLOv9 with NMS inside, which also gives what it had before.
+/// LibreYOLO's YOLOv9 with NMS inside, which also returns its input.
 fn libreyolo_nms() -> Network {
     const ROWS: u64 = 30;
     let mut network = picture();
@@ -531,7 +531,7 @@ fn detr() -> Network {
     network.name_dims(&["batch_size", "num_channels", "height", "width"]);
     network.named_input("pixel_mask", INT64, &["batch_size", "height", "width"]);
     let logits = rows(QUERIES, 92, |object| {
-        // A softmax makes the score of the class, and of none.
+        // The softmax gives the scores of the class and of no object.
         let mut numbers = vec![-20.0; 92];
         numbers[91] = object.map_or(0.0, |[.., score, _]| (1.0 - score).ln());
         if let Some([.., score, class]) = object {
@@ -621,7 +621,7 @@ fn automl() -> Network {
     network
 }
 
-/// Exports whose rows have an order of their own, or need NMS.
+/// Exports whose rows have another order, or need NMS.
 fn chosen() -> Vec<(&'static str, Network, Wanted)> {
     let paddle = || {
         let of = |[x1, y1, x2, y2, score, class]: [f32; 6]| vec![class, score, x1, y1, x2, y2];
@@ -719,7 +719,7 @@ pub fn points_of([x1, y1, x2, y2, score, _]: [f32; 6], count: usize) -> Vec<[f32
 /// The points of COCO's bodies.
 pub const BODY: usize = 17;
 
-/// Finished people with their keypoints in an output of its own, as MMDeploy exports RTMO.
+/// Finished people with their keypoints in a separate output, as MMDeploy exports RTMO.
 fn rtmo() -> Network {
     let dets: Vec<f32> =
         OBJECTS.iter().flat_map(|object| [corners(Some(*object), 1.0), vec![object[4]]].concat()).collect();
@@ -740,7 +740,7 @@ pub fn poses() -> Vec<Layout> {
     all.into_iter().map(|(name, network, wanted)| Layout { name, bytes: network.bytes(), wanted }).collect()
 }
 
-/// The points of one person, in places that whole cells of four pixels have: x, y, score.
+/// The points of one person, at the positions of whole cells of four pixels: x, y, score.
 pub fn body() -> Vec<[f32; 3]> {
     (0..BODY)
         .map(|index| [4 * (index * 5 % 13 + 1), 4 * (index * 7 % 14 + 1)])
@@ -829,7 +829,7 @@ fn unread() -> Vec<(&'static str, Network, Wanted)> {
     ]
 }
 
-/// Follows what an error says to write: keys under a table, the first of alternatives. `None` if it says nothing of that kind.
+/// Follows the advice of an error: keys under a table, the first of alternatives. `None` if it has no such advice.
 pub fn followed(card: &str, error: &str) -> Option<String> {
     let (_, after) = error.split_once("write `")?;
     let (said, rest) = after.split_once("` under [")?;
@@ -846,7 +846,7 @@ pub fn followed(card: &str, error: &str) -> Option<String> {
     (new != card).then_some(new)
 }
 
-/// Returns a network with these rows of six numbers, whose order nothing but themselves shows.
+/// Returns a network with these rows of six numbers; only the numbers show their order.
 pub fn of_rows(rows: &[[f32; 6]]) -> Vec<u8> {
     let mut network = picture();
     let fixed = network.fixed(&[rows.len() as u64, 6], rows.as_flattened());

@@ -1,4 +1,4 @@
-//! What the end-to-end tests share: the built binary, the media, a daemon in a folder of its own.
+//! Shared code of the end-to-end tests: the built binary, the media, a daemon in its own folder.
 
 #![allow(clippy::expect_used, reason = "a test ends at the first thing that is not as arranged")]
 
@@ -25,16 +25,16 @@ pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().map(Path::to_path_buf).unwrap_or_default()
 }
 
-/// How long a wait may take before it counts as a hang. It turns a hang into a failure and decides nothing else: a machine
-/// that runs twelve other programs on each core is slower by far less.
+/// How long a wait may take before it counts as a hang. It only turns a hang into a failure: even a machine that runs twelve
+/// other programs on each core is much faster.
 pub const HANG: Duration = Duration::from_secs(600);
 
-/// Waits until `ready` holds; panics where it hangs. For what a daemon does, [`Daemon::wait_until`] shows its log too.
+/// Waits until `ready` holds; panics if it hangs. For a daemon, [`Daemon::wait_until`] also shows its log.
 pub fn wait_until(what: &str, ready: impl FnMut() -> bool) {
     wait_until_or_show(what, ready, String::new);
 }
 
-/// As [`wait_until`]; `log` is shown where it hangs.
+/// Like [`wait_until`]; shows `log` if it hangs.
 pub fn wait_until_or_show(what: &str, mut ready: impl FnMut() -> bool, log: impl Fn() -> String) {
     let until = Instant::now() + HANG;
     while !ready() {
@@ -43,16 +43,16 @@ pub fn wait_until_or_show(what: &str, mut ready: impl FnMut() -> bool, log: impl
     }
 }
 
-/// Reports that the running test cannot test what it should, so that `tests/steps.py` counts it as skipped: what a test prints with
-/// macros, the runner keeps to itself.
+/// Reports that the running test cannot run, so that `tests/steps.py` counts it as skipped. Does not use the print macros,
+/// because the runner captures their output.
 pub fn skip(reason: &str) {
     use std::io::Write as _;
     let thread = std::thread::current();
     let _ = writeln!(std::io::stderr(), "skipped: {}: {reason}", thread.name().unwrap_or("a test"));
 }
 
-/// The binary under test: `VISIOND_BIN`, else the development build. A relative path is one of the checkout, because cargo runs tests
-/// in the folder of their package.
+/// The binary under test: `VISIOND_BIN`, otherwise the development build. A relative path is relative to the checkout,
+/// because cargo runs tests in the folder of their package.
 pub fn visiond() -> PathBuf {
     let named = std::env::var_os("VISIOND_BIN").map(PathBuf::from);
     let path = root().join(named.unwrap_or_else(|| PathBuf::from("target/debug/visiond")));
@@ -82,7 +82,7 @@ pub fn video() -> PathBuf {
     path
 }
 
-/// The backends that can be tested here: rten always, ONNX Runtime where `ORT_DYLIB_PATH` names it.
+/// The backends that can be tested here: rten always, ONNX Runtime if `ORT_DYLIB_PATH` names it.
 pub fn backends() -> Vec<&'static str> {
     let mut backends = vec!["rten"];
     if std::env::var_os("ORT_DYLIB_PATH").is_some() {
@@ -91,7 +91,7 @@ pub fn backends() -> Vec<&'static str> {
     backends
 }
 
-/// `visiond`, without the user's runtime folder, in which a daemon of the developer's may listen.
+/// `visiond`, without the user's runtime folder, in which a developer's own daemon may listen.
 pub fn command() -> Command {
     let mut command = Command::new(visiond());
     command.env_remove("XDG_RUNTIME_DIR");
@@ -118,14 +118,14 @@ pub fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// What must hold for every run, however it ended: no panic, no backtrace.
+/// Asserts that a run, however it ended, had no panic and no backtrace.
 pub fn assert_no_panic(text: &str) {
     for word in ["panicked", "RUST_BACKTRACE", "stack backtrace"] {
         assert!(!text.contains(word), "a panic showed:\n{text}");
     }
 }
 
-/// A `visiond run` in a folder of its own; killed when dropped.
+/// A `visiond run` in its own folder; killed when dropped.
 pub struct Daemon {
     /// The folder: configuration, outputs.
     pub folder: tempfile::TempDir,
@@ -140,7 +140,7 @@ impl Daemon {
         Self::start_with(config, |_| {})
     }
 
-    /// As `start`, with more said to the command.
+    /// Like `start`, with more arguments.
     pub fn start_with(config: &str, adapt: impl FnOnce(&mut Command)) -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let text = fill(config, folder.path());
@@ -190,7 +190,7 @@ impl Daemon {
         assert_eq!(unsafe { libc::kill(self.pid(), signal) }, 0, "signal {signal}");
     }
 
-    /// Puts another configuration in place of the one that it was started with, and asks for it to be read.
+    /// Replaces its configuration, and requests a reload.
     pub fn reconfigure(&self, config: &str) {
         let next = self.path("next.toml");
         std::fs::write(&next, fill(config, self.folder.path())).expect("the configuration is written");
@@ -198,7 +198,7 @@ impl Daemon {
         self.signal(libc::SIGHUP);
     }
 
-    /// How many messages a file of JSON lines has so far, without a look into them.
+    /// The number of messages in a file of JSON lines so far, without parsing them.
     pub fn count(&self, name: &str) -> usize {
         std::fs::read(self.path(name)).unwrap_or_default().iter().filter(|&&b| b == b'\n').count()
     }
@@ -210,7 +210,7 @@ impl Daemon {
         json_lines(&bytes[..whole])
     }
 
-    /// Waits until `ready` holds; panics with the log where that hangs or the daemon ends first.
+    /// Waits until `ready` holds; panics with the log if that hangs or the daemon ends first.
     pub fn wait_until(&mut self, what: &str, mut ready: impl FnMut(&Self) -> bool) {
         let until = Instant::now() + HANG;
         while !ready(self) {
@@ -255,7 +255,7 @@ impl Drop for Daemon {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
-        // Other failures show the same as `finish` and `wait_until`.
+        // On other failures, shows the same as `finish` and `wait_until`.
         if std::thread::panicking() {
             eprintln!("the daemon's log:\n{}", self.log());
         }

@@ -1,4 +1,4 @@
-//! Mosquitto, the broker that the MQTT sink is tested with, and `mosquitto_sub`, which reads what arrived there.
+//! Mosquitto, the broker that the MQTT sink is tested with, and `mosquitto_sub`, which reads the messages.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -12,9 +12,9 @@ use serde_json::Value;
 use crate::port::Port;
 use crate::wait_until_or_show;
 
-/// A broker on loopback in a folder of its own; killed when dropped.
+/// A broker on loopback in its own folder; killed when dropped.
 pub struct Mosquitto {
-    /// Its folder: configuration, passwords, certificates, what it stores.
+    /// Its folder: configuration, passwords, certificates, stored messages.
     pub folder: tempfile::TempDir,
     /// Where it listens.
     pub port: u16,
@@ -22,11 +22,11 @@ pub struct Mosquitto {
     child: Option<Child>,
 }
 
-/// A message that the broker keeps under this topic: it reaches a new reader after all else that is kept.
+/// The topic of a retained message that reaches a new reader after all other retained messages.
 const LAST_KEPT: &str = "visiond-tests/last";
 
 impl Mosquitto {
-    /// A broker that everybody may use.
+    /// A broker without access control.
     pub fn start() -> Self {
         Self::start_with(|_| "allow_anonymous true\n".to_owned())
     }
@@ -51,7 +51,7 @@ impl Mosquitto {
         broker
     }
 
-    /// Starts it again where it was.
+    /// Restarts it in the same folder and on the same port.
     pub fn resume(&mut self) {
         let program =
             ["/usr/sbin/mosquitto", "/usr/local/sbin/mosquitto"].into_iter().find(|path| Path::new(path).exists());
@@ -85,7 +85,8 @@ impl Mosquitto {
         std::fs::read_to_string(self.path("log")).unwrap_or_default()
     }
 
-    /// Reads `topic` from now on: returns when the broker has subscribed it. `arguments` go to mosquitto_sub too.
+    /// Reads `topic` from now on; returns when the broker has accepted the subscription. `arguments` are passed to
+    /// mosquitto_sub.
     pub fn reader(&self, topic: &str, arguments: &[&str]) -> Reader {
         let id = reader_id();
         let reader = Reader::start(self.port, &id, &[topic], arguments);
@@ -95,7 +96,7 @@ impl Mosquitto {
         reader
     }
 
-    /// Makes the broker keep these messages, as another client left them. For brokers that let everybody in.
+    /// Makes the broker retain these messages, as if from another client. For brokers without access control.
     pub fn keep(&self, messages: &[(String, String)]) {
         let mut stream = TcpStream::connect(("127.0.0.1", self.port)).expect("it listens");
         // CONNECT of MQTT 3.1.1, clean, with the client id "k".
@@ -115,12 +116,12 @@ impl Mosquitto {
         stream.write_all(&[0xE0, 0]).expect("the broker reads");
     }
 
-    /// What the broker keeps under `topic` now. For brokers that let everybody in.
+    /// The messages that the broker retains under `topic` now. For brokers without access control.
     pub fn retained(&self, topic: &str) -> Vec<Message> {
         let mut publish = Command::new("mosquitto_pub");
         publish.args(["-h", "127.0.0.1", "-p", &self.port.to_string(), "-r", "-q", "2", "-t", LAST_KEPT, "-m", "last"]);
         assert!(publish.status().expect("mosquitto_pub starts").success(), "mosquitto_pub");
-        // Of one SUBSCRIBE with two topics, the broker sends what it keeps in their order.
+        // For a SUBSCRIBE with two topics, the broker sends retained messages in their order.
         let reader = Reader::start(self.port, &reader_id(), &[topic, LAST_KEPT], &[]);
         wait_until_or_show("what the broker keeps", || !reader.under(LAST_KEPT).is_empty(), || self.log());
         let mut messages = reader.messages();
@@ -154,7 +155,7 @@ pub struct Message {
     pub topic: String,
     /// The bytes.
     pub payload: Vec<u8>,
-    /// The broker kept it from before.
+    /// Whether the broker had retained it.
     pub retained: bool,
     /// Its quality of service.
     pub qos: u64,
@@ -162,7 +163,7 @@ pub struct Message {
     pub user_properties: String,
     /// MQTT 5.
     pub content_type: String,
-    /// MQTT 5: seconds that the broker keeps it.
+    /// MQTT 5: the seconds until it expires.
     pub expiry: String,
 }
 
@@ -185,7 +186,7 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// Reads `topic` of any broker that listens on `port`, once it has connected. `arguments` go to mosquitto_sub too.
+    /// Reads `topic` of any broker that listens on `port`; returns once connected. `arguments` are passed to mosquitto_sub.
     pub fn at(port: u16, topic: &str, arguments: &[&str]) -> Self {
         Self::start(port, &reader_id(), &[topic], arguments)
     }
@@ -194,7 +195,7 @@ impl Reader {
         let mut command = Command::new("mosquitto_sub");
         command.args(["-h", "localhost", "-p", &port.to_string(), "-i", id, "-V", "mqttv5", "-q", "2"]);
         command.args(topics.iter().flat_map(|topic| ["-t", topic]));
-        // The payload in hexadecimal digits, because it may be a picture.
+        // The payload in hexadecimal digits, because it may be an image.
         command.args(["-F", "%t|%r|%q|%P|%C|%E|%x", "--quiet"]).args(arguments);
         let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().expect("mosquitto_sub starts");
         let lines = BufReader::new(child.stdout.take().expect("piped")).lines();
@@ -208,12 +209,12 @@ impl Reader {
         Self { child, messages }
     }
 
-    /// What came so far.
+    /// The messages so far.
     pub fn messages(&self) -> Vec<Message> {
         self.messages.lock().expect("no panic").clone()
     }
 
-    /// What came so far under topics that end so.
+    /// The messages so far whose topics end like this.
     pub fn under(&self, end: &str) -> Vec<Message> {
         self.messages().into_iter().filter(|message| message.topic.ends_with(end)).collect()
     }

@@ -8,9 +8,9 @@ use std::process::{Child, Command, Stdio};
 use crate::port::Port;
 use crate::wait_until_or_show;
 
-/// A server on loopback in a folder of its own; killed when dropped.
+/// A server on loopback in its own folder; killed when dropped.
 pub struct NatsServer {
-    /// Its folder: configuration, certificates, what it stores.
+    /// Its folder: configuration, certificates, stored messages.
     pub folder: tempfile::TempDir,
     /// Where it listens.
     pub port: u16,
@@ -19,7 +19,7 @@ pub struct NatsServer {
 }
 
 impl NatsServer {
-    /// A server that everybody may use.
+    /// A server without access control.
     pub fn start() -> Self {
         Self::start_with(|_| String::new())
     }
@@ -45,14 +45,14 @@ impl NatsServer {
         server
     }
 
-    /// Starts it again where it was, and waits until it answers.
+    /// Restarts it in the same folder and on the same port, and waits until it answers.
     pub fn resume(&mut self) {
         let program =
             ["/usr/sbin/nats-server", "/usr/local/bin/nats-server"].into_iter().find(|p| Path::new(p).exists());
         let mut command = Command::new(program.unwrap_or("nats-server"));
         command.arg("-c").arg(self.path("conf")).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         self.child = Some(command.spawn().expect("nats-server starts: tests/setup --test says what to install"));
-        // It listens before it has read what it stores, and says who it is when it is ready.
+        // It listens before it has read its store, and sends INFO when it is ready.
         let greets = || {
             let connection = TcpStream::connect(("127.0.0.1", self.port)).ok()?;
             let mut line = String::new();

@@ -1,6 +1,6 @@
-//! Small networks with the outputs and the last operators of those that people export, field by field.
+//! Small networks with the outputs and last operators of common exports, written field by field.
 //!
-//! Each is made of one layer with weights: its numbers do not depend on the picture, so that a test knows them.
+//! Each has one layer with weights; its numbers do not depend on the image, so that a test knows them.
 
 use crate::onnx::{BOOL, FLOAT, INT64, field, int, named_value, node, number, tensor, text, value};
 
@@ -15,7 +15,7 @@ pub const OPEN: u64 = 0;
 pub const SIDE: u64 = 64;
 pub(crate) const CELLS: u64 = 64 + 16 + 4;
 
-/// A network in the making.
+/// A network under construction.
 pub struct Network {
     nodes: Vec<Vec<u8>>,
     tensors: Vec<Vec<u8>>,
@@ -26,7 +26,7 @@ pub struct Network {
 }
 
 impl Network {
-    /// A network with a picture of `dims`, of f32.
+    /// A network with an image input of `dims`, of f32.
     pub fn new(dims: &[u64]) -> Self {
         Self::with_picture(FLOAT, dims)
     }
@@ -47,7 +47,7 @@ impl Network {
         network
     }
 
-    /// Replaces the picture by one whose dimensions have these names.
+    /// Replaces the image input by one whose dimensions have these names.
     pub(crate) fn name_dims(&mut self, names: &[&str]) {
         self.inputs = vec![named_value("images", FLOAT, names)];
     }
@@ -92,7 +92,7 @@ impl Network {
         self.op("Reshape", &[value, &dims], &[])
     }
 
-    /// Adds a layer with weights whose numbers lie from `least` to `most`, all over.
+    /// Adds a layer with weights whose numbers are spread from `least` to `most`.
     fn layer(&mut self, dims: &[u64], least: f32, most: f32) -> String {
         let count: u64 = dims.iter().product();
         // The golden ratio spreads them evenly.
@@ -101,7 +101,7 @@ impl Network {
         self.fixed(dims, &bias)
     }
 
-    /// Adds a layer that gives these numbers, whatever the picture.
+    /// Adds a layer that returns these numbers for any image.
     pub(crate) fn fixed(&mut self, dims: &[u64], numbers: &[f32]) -> String {
         let count = numbers.len() as u64;
         let weights = self.floats(&[1, count], &vec![0.0; numbers.len()]);
@@ -188,7 +188,7 @@ impl Network {
     }
 }
 
-/// A picture of three colours, of a side that is fixed, or open.
+/// An image input of three colours, with a fixed or open side.
 fn picture(side: u64) -> Network {
     Network::new(&[1, 3, side, side])
 }
@@ -252,12 +252,12 @@ pub const WORN: [f32; 3] = [2.0, -2.0, 0.5];
 /// The vector of the network "embedding".
 pub const EMBEDDING: [f32; 16] = [3.0, -4.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 12.0];
 
-/// Returns what the map of the network "depth", of 16 x 16 pixels, has at a pixel.
+/// Returns the value at a pixel of the map of the network "depth", of 16 x 16 pixels.
 pub fn depth_at(column: usize, line: usize) -> f32 {
     (100 * line + column) as f32
 }
 
-/// A network of attributes: gender, age, what is worn.
+/// A network of attributes: gender, age, clothes.
 fn attributes(gender: [f32; 2]) -> Network {
     let mut network = picture(SIDE);
     let gender = network.fixed(&[1, 2], &gender);
@@ -524,8 +524,8 @@ pub const FACE: [f32; 4] = [10.0, 12.0, 50.0, 56.0];
 /// Its right eye, left eye, nose, and the right and left corner of its mouth.
 pub const FACE_POINTS: [[f32; 2]; 5] = [[20.0, 26.0], [40.0, 26.0], [30.0, 36.0], [22.0, 46.0], [38.0, 46.0]];
 
-/// Faces on grids of strides 8, 16 and 32: [`FACE`] of a score of 0.96, found in one cell of the second grid. Each style's own numbers
-/// for it, of which a row has scores, objectness, box and points.
+/// Faces on grids of strides 8, 16 and 32: [`FACE`] with a score of 0.96 in one cell of the second grid, in each style's own
+/// numbers. A row has scores, objectness, box and points.
 fn faces(style: &str) -> Network {
     let mut network = picture(SIDE);
     let anchors = if style == "yunet" { 1 } else { 2 };
@@ -748,7 +748,7 @@ pub fn network(name: &str) -> Vec<u8> {
         "classifier-open" => classifier(picture(OPEN), 10, false),
         "grey" => classifier(Network::new(&[1, 1, 28, 28]), 10, false),
         "flattened" => {
-            // A product over all pixels, which fixes how many there are.
+            // A product over all pixels, which fixes their number.
             let mut network = picture(28);
             let row = network.integers(&[1, -1]);
             let pixels = network.op("Reshape", &["picture", &row], &[]);
@@ -780,7 +780,7 @@ pub fn network(name: &str) -> Vec<u8> {
             network
         }
         "anchors" => {
-            // Offsets that nothing decodes.
+            // Offsets that are never decoded.
             let mut network = picture(SIDE);
             let boxes = network.layer(&[1, 1200, 4], -3.0, 3.0);
             let scores = network.softmax(&[1, 1200, 3]);

@@ -1,4 +1,4 @@
-//! ONNX models that are well-formed and mean harm, written field by field: a classifier of three classes for pictures of 32 x
+//! ONNX models that are well-formed but malicious, written field by field: a classifier of three classes for pictures of 32 x
 //! 32, with something added.
 
 use std::path::{Path, PathBuf};
@@ -11,18 +11,18 @@ pub(crate) const FLOAT: u64 = 1;
 pub(crate) const INT64: u64 = 7;
 pub(crate) const BOOL: u64 = 9;
 
-/// What a model does.
+/// The malicious part of a model.
 #[derive(Debug, Clone, Copy)]
 pub enum Model {
     /// What it says.
     Good,
-    /// Declares a value whose type is a sequence of a sequence and so on, so many levels deep.
+    /// Declares a value whose type is a sequence of a sequence and so on, nested this deep.
     Nested(usize),
-    /// Makes a tensor of as many f32 as this, a number that is known only while it runs.
+    /// Makes a tensor with this number of f32, which is known only at run time.
     Filled(f32),
     /// The same by `Expand`.
     Expanded(f32),
-    /// Multiplies every number of the picture with every other, so that memory grows with the fourth power of its side.
+    /// Multiplies every number of the image by every other, so that memory grows with the fourth power of its side.
     Squared,
     /// Never ends.
     Loop,
@@ -38,10 +38,10 @@ pub fn write(folder: &Path, name: &str, model: Model) -> PathBuf {
 
 /// Returns the bytes of a model.
 pub fn bytes(model: Model) -> Vec<u8> {
-    // The mean of each colour, and something to add that hangs on what the model does.
+    // The mean of each colour, and a term that depends on the malicious part.
     let mut graph = vec![node("GlobalAveragePool", &["images"], "means", &[])];
     graph.push(node("Flatten", &["means"], "scores", &[]));
-    // A number that is zero, but only a run shows that: the size of a tensor may hang on it.
+    // A number that is zero, but only at run time: the size of a tensor may depend on it.
     graph.push(node("ReduceMax", &["images"], "most", &[int("keepdims", 0)]));
     graph.push(node("Mul", &["most", "zero"], "nothing", &[]));
     let size = |graph: &mut Vec<Vec<u8>>| {
@@ -100,7 +100,7 @@ pub fn bytes(model: Model) -> Vec<u8> {
     [number(1, 8), field(7, &graph), field(8, &opset)].concat()
 }
 
-/// Returns a model that finds `rows` of `width` numbers on a white picture, and rows of zeros on one that is grey.
+/// Returns a model that returns `rows` of `width` numbers for a white image, and rows of zeros for a grey one.
 pub fn late_rows(rows: &[f32], width: u64) -> Vec<u8> {
     let nodes = [
         node("ReduceMean", &["images"], "mean", &[int("keepdims", 0)]),

@@ -1,14 +1,14 @@
-//! Ports of loopback that a test has to itself.
+//! Loopback ports that are reserved for a test.
 
 use std::net::SocketAddr;
 
 use socket2::{Domain, Socket, Type};
 
-/// A port that the kernel gives to no other process, even while no server listens there: a server that is killed comes back on it,
+/// A port that the kernel assigns to no other process, even while no server listens there: a killed server can restart on it,
 /// and until then connections are refused.
 ///
-/// A socket that is bound and does not listen holds it. Servers that set SO_REUSEADDR, as Mosquitto and nats-server do, may
-/// listen beside it.
+/// A socket that is bound but does not listen reserves it. Servers that set SO_REUSEADDR, as Mosquitto and nats-server do,
+/// may listen beside it.
 #[derive(Debug)]
 pub struct Port {
     /// Reserved until this value is dropped.

@@ -1,4 +1,4 @@
-//! HTTP for tests, over either kind of socket and as raw as a test wants it.
+//! HTTP for tests, over either kind of socket, down to raw bytes.
 
 use std::fmt;
 use std::io::{Read, Write};
@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::{Daemon, HANG};
 
-/// Where a daemon is asked.
+/// The address of a daemon.
 #[derive(Debug, Clone)]
 pub enum Place {
     /// At an address.
@@ -29,7 +29,7 @@ impl<T: Read + Write + Send> Stream for T {}
 pub struct Answer {
     /// The status; 0: none, the connection was closed.
     pub status: u16,
-    /// The head, as it came.
+    /// The head, as received.
     pub head: String,
     /// The bytes after the head, chunks joined.
     pub body: Vec<u8>,
@@ -44,7 +44,7 @@ impl fmt::Debug for Answer {
 }
 
 impl Answer {
-    /// Of all that came until the connection was closed.
+    /// Parses everything received until the connection was closed.
     pub fn parse(bytes: &[u8]) -> Self {
         let end = bytes.windows(4).position(|four| four == b"\r\n\r\n");
         let Some(end) = end else { return Self { body: bytes.to_vec(), ..Self::default() } };
@@ -115,10 +115,10 @@ impl Place {
         }
     }
 
-    /// Sends `bytes`, and takes what comes until the connection is closed.
+    /// Sends `bytes`, and receives until the connection is closed.
     pub fn raw(&self, bytes: &[u8]) -> Answer {
         let mut stream = self.connect();
-        // Who is refused in the middle may be cut off there, and still has an answer.
+        // A rejected client may be disconnected while it sends, but still gets an answer.
         let _ = stream.write_all(bytes);
         let mut answer = Vec::new();
         let mut part = [0; 4096];

@@ -3,7 +3,7 @@
 """Makes tiny.onnx, the model of the virtual machines: it finds the bars of a test picture by their colour.
 
 The picture is cut into eight upright parts. Each is a box; its score in a class is how near its mean colour is to the class's.
-All of it is one mean and one subtraction, so that a guest without a processor of its own keeps up with its cameras. Outputs as
+It is only one mean and one subtraction, so that an emulated processor keeps up with its cameras. Outputs as
 a YOLOv8's: [1, 4 + classes, boxes]. Its card is tiny.toml.
 
     python3 tests/vm/tiny.py

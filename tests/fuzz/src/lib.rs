@@ -1,5 +1,5 @@
-//! What the fuzz targets share. A target is one file in `targets`; `tests/fuzz/run` builds and runs them, CONTRIBUTING.md has the
-//! rules.
+//! Shared code of the fuzz targets. A target is one file in `targets`; `tests/fuzz/run` builds and runs them, and
+//! CONTRIBUTING.md has the rules.
 
 #![cfg(feature = "fuzz")]
 #![allow(clippy::unwrap_used)]
@@ -17,34 +17,34 @@ use rustix::fs::{MemfdFlags, memfd_create};
 /// The largest single allocation in bytes. libFuzzer's own limit needs a sanitizer's allocator, which stable Rust does not have.
 const MOST_BYTES: usize = 512 << 20;
 
-/// The system's allocator with a limit for each allocation: a few bytes from outside must not ask for more.
+/// The system's allocator with a limit for each allocation: a few bytes of input must not request more.
 struct LimitedAllocator;
 
 #[global_allocator]
 static ALLOCATOR: LimitedAllocator = LimitedAllocator;
 
-// SAFETY: every call goes to the system's allocator as it came, or the process ends.
+// SAFETY: every call is passed unchanged to the system's allocator, or the process ends.
 unsafe impl GlobalAlloc for LimitedAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         check(layout.size());
-        // SAFETY: the caller keeps the contract, which is the same.
+        // SAFETY: the system's allocator has the same contract, which the caller keeps.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         check(layout.size());
-        // SAFETY: the caller keeps the contract, which is the same.
+        // SAFETY: the system's allocator has the same contract, which the caller keeps.
         unsafe { System.alloc_zeroed(layout) }
     }
 
     unsafe fn realloc(&self, old: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         check(size);
-        // SAFETY: the caller keeps the contract, which is the same.
+        // SAFETY: the system's allocator has the same contract, which the caller keeps.
         unsafe { System.realloc(old, layout, size) }
     }
 
     unsafe fn dealloc(&self, old: *mut u8, layout: Layout) {
-        // SAFETY: the caller keeps the contract, which is the same.
+        // SAFETY: the system's allocator has the same contract, which the caller keeps.
         unsafe { System.dealloc(old, layout) }
     }
 }
@@ -57,7 +57,7 @@ fn check(bytes: usize) {
     }
 }
 
-/// Ends this process with the answer if it was started to try a model, as `visiond` does at its start.
+/// If this process was started to try a model, does so and exits, as `visiond` does at its start.
 pub fn answer_trial() {
     if let Some(exit) = visiond_service::model_trial::answer(std::env::args_os()) {
         std::process::exit(exit.code().into());
@@ -78,7 +78,7 @@ impl InputFile {
         Self { file, path }
     }
 
-    /// Replaces the content by `data`, and returns the path.
+    /// Replaces the content with `data`, and returns the path.
     pub fn write(&self, data: &[u8]) -> &Path {
         self.file.set_len(0).unwrap();
         self.file.write_all_at(data, 0).unwrap();

@@ -16,7 +16,7 @@ use visiond_web::status::StatusCollector;
 /// A word of the configuration, which no answer shows without the token.
 const PRIVATE: &str = "kestrel-7f3d";
 
-/// A service whose camera has no frames, and what serves it.
+/// A service whose camera has no frames, and its HTTP server.
 pub struct WebDaemon {
     guarded: MemoryServer,
     open: MemoryServer,
@@ -36,7 +36,7 @@ impl WebDaemon {
         std::fs::write(&token, "fuzzing-token-fuzzing-token")?;
         let path = folder.path().join("visiond.toml");
         let model = concat!(env!("CARGO_MANIFEST_DIR"), "/../vm/tiny.onnx");
-        // The camera waits for pictures in an empty folder, so that nothing happens beside the clients.
+        // The camera waits for images in an empty folder, so that only the clients act.
         let text = format!(
             "[device]\nname = \"{PRIVATE}\"\n[engine]\nbackend = \"rten\"\nthreads = 1\n\
              [[model]]\nname = \"tiny\"\npath = \"{model}\"\n[[camera]]\nname = \"{PRIVATE}\"\n\
@@ -64,7 +64,7 @@ impl WebDaemon {
     /// token.
     pub fn check(&self, bytes: &[u8]) {
         for (server, is_remote, may_see) in [(&self.open, false, true), (&self.guarded, true, false)] {
-            // One for each, so that nothing of the first goes on.
+            // A new one for each, so that nothing of the first continues.
             let answer = simulated().block_on(server.answer(bytes, is_remote));
             if answer.is_empty() {
                 continue;
@@ -78,7 +78,7 @@ impl WebDaemon {
     }
 }
 
-/// Returns a runtime whose time passes at once whenever all wait.
+/// Returns a runtime whose time advances at once whenever all tasks wait.
 fn simulated() -> Runtime {
     Builder::new_current_thread().enable_time().start_paused(true).build().unwrap()
 }

@@ -1,6 +1,6 @@
 //! ONNX files through the trial in another process, by the built-in backend; those that pass it, through that backend in this one.
 //!
-//! Whatever the file does to that process, the trial ends with a reason, and what passed it loads and runs here.
+//! Whatever the file does to that process, the trial ends with a reason, and a file that passed loads and runs here.
 
 #![no_main]
 #![allow(clippy::unwrap_used)]
@@ -16,7 +16,7 @@ use visiond_service::loaded_model::LoadedModel;
 use visiond_service::model_trial::try_model;
 use visiond_system::stop::Stop;
 
-/// A card that many outputs fit.
+/// A card that fits many outputs.
 const CARD: &str = "[input]\nsize = [8, 8]\n[head]\nfamily = \"classifier\"\n";
 
 static FOLDER: LazyLock<TempDir> = LazyLock::new(|| {

@@ -1,6 +1,6 @@
 //! Model cards.
 //!
-//! What a card says is finite and within its bounds, and each of its problems has a place and words.
+//! The values of a card are finite and within their bounds, and each problem has a place and a text.
 
 #![no_main]
 
@@ -34,7 +34,7 @@ fuzz_target!(|data: &[u8]| {
     let size = input.size.unwrap_or((64, 64));
     assert!(size.0 > 0 && size.1 > 0);
     let output = TensorInfo { name: "output".to_owned(), dtype: DType::F32, shape: None };
-    // Shapes that are not known fit nearly every head.
+    // Unknown shapes fit nearly every head.
     if let Err(error) = heads::build(&card.head, &[output], size, card.classes.len()) {
         assert!(!error.to_string().is_empty());
     }

@@ -1,6 +1,7 @@
 //! Configurations.
 //!
-//! What is read is written so that it reads as the same; with its secrets hidden it still reads; what is not read has a reason.
+//! A valid one is the same after it is written and read again; with its secrets hidden it is still valid; an invalid one has
+//! a reason.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! What ffprobe answers about a video.
+//! The output of ffprobe about a video.
 
 #![no_main]
 

@@ -1,6 +1,6 @@
-//! Raw outputs into every head: shapes that fit and shapes that do not, NaN, infinities, any bytes.
+//! Raw outputs for every head: shapes that fit and shapes that do not, NaN, infinities, any bytes.
 //!
-//! What comes out is finite, passes the threshold, and lies in the frame once it is mapped there.
+//! The results are finite, pass the threshold, and are inside the frame after mapping.
 
 #![no_main]
 
@@ -179,7 +179,7 @@ fn check(u: &mut Unstructured<'_>) -> Result<()> {
     {
         return Ok(());
     }
-    // What is left, over and over.
+    // The remaining input, repeated.
     let rest = u.bytes(u.len())?;
     let mut rest = rest.iter().chain([0, 0, 0, 0x3f].iter().take(if rest.is_empty() { 4 } else { 0 })).cycle();
     let bytes: Vec<Vec<u8>> = outputs

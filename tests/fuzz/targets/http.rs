@@ -1,4 +1,4 @@
-//! HTTP requests, of a client of this machine and of one from the network without the token.
+//! HTTP requests, from a client on this machine and from one on the network without the token.
 
 #![no_main]
 

@@ -1,6 +1,6 @@
-//! JPEG pictures, and the frames of MJPEG cameras.
+//! JPEG images, and the frames of MJPEG cameras.
 //!
-//! What decodes has the bytes of its size, and nothing of the picture before it.
+//! A decoded image has the bytes of its size, and nothing of the previous image.
 
 #![no_main]
 
@@ -8,16 +8,16 @@ use libfuzzer_sys::fuzz_target;
 use visiond_kernels::frame::PixelFormat;
 use visiond_kernels::jpeg::{JpegDecoder, exif};
 
-/// The bytes of the largest picture.
+/// The bytes of the largest image.
 const MOST_BYTES: usize = 1 << 16;
-/// The picture that is decoded before the input: progressive, so that it leaves as much state as any.
+/// The image that is decoded before the input: progressive, because that leaves the most state.
 const BEFORE: &[u8] = include_bytes!("before.jpg");
 
 fuzz_target!(|data: &[u8]| {
     if let Some(block) = exif(data) {
         assert!(block.len() < data.len());
     }
-    // What is larger does not fit, and finds nothing new.
+    // Larger images do not fit, and find nothing new.
     let (mut first, mut second) = (vec![0; MOST_BYTES], vec![1; MOST_BYTES]);
     let mut decoder = JpegDecoder::new();
     let header = decoder.header(data);

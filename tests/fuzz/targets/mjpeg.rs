@@ -1,4 +1,4 @@
-//! An HTTP camera's answer: the head, the body's coding, and the pictures in it.
+//! An HTTP camera's answer: the head, the body's encoding, and the images in it.
 
 #![no_main]
 

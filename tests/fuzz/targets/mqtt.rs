@@ -1,4 +1,5 @@
-//! What an MQTT broker says, from its answer to CONNECT on. The first byte chooses the sink's options, 0xFF lets the sink speak.
+//! The bytes of an MQTT broker, from its answer to CONNECT on. The first byte chooses the sink's options, 0xFF lets the sink
+//! speak.
 //!
 //! Only messages that were sent are acknowledged, each once, and the session ends.
 

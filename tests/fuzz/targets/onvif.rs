@@ -1,4 +1,4 @@
-//! Answers of ONVIF devices: to the question by multicast, and of their media services.
+//! Answers of ONVIF devices: to the multicast probe, and of their media services.
 
 #![no_main]
 

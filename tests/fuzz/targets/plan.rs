@@ -1,6 +1,6 @@
 //! The headers of TensorRT engines, with Ultralytics' wrapping, and the JSON file beside an engine.
 //!
-//! Whether a file is an engine is decided alike by its first bytes, by all of them, and by its path.
+//! The first bytes of a file, all of its bytes, and its path give the same decision whether it is an engine.
 
 #![no_main]
 
@@ -29,7 +29,7 @@ fn check(data: &[u8]) {
     });
 }
 
-/// What a sidecar says is what it says when it is written again.
+/// A sidecar is unchanged after it is written and read again.
 fn check_sidecar(sidecar: &Sidecar) {
     let again = serde_json::from_value::<Sidecar>(sidecar.to_json());
     assert_eq!(again.ok().as_ref(), Some(sidecar));

@@ -1,13 +1,13 @@
 //! Texts that contain a secret: in a URL, after a key, after an option.
 //!
-//! The input is the text around the secret: what is before it, and what follows.
+//! The input is the text before and after the secret.
 
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 use visiond_system::redact::{redact, redact_arguments, redact_in_place, redact_line, redact_urls};
 
-/// What must not be shown, unlike anything that is added.
+/// The secret, which differs from all added text.
 const SECRET: &str = "8f2a0c6d1b7e";
 
 fuzz_target!(|data: &[u8]| {

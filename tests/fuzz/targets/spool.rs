@@ -1,6 +1,6 @@
 //! The folder of a spool: an even first byte, any files; an odd one, a spool that a disk has damaged.
 //!
-//! Records are read as they were written, in order, or not at all, and the spool goes on.
+//! Records are read as they were written, in order, or not at all, and the spool keeps working.
 
 #![no_main]
 #![allow(clippy::unwrap_used)]

@@ -12,7 +12,7 @@ use visiond_engine::heads;
 use visiond_engine::ultralytics::card;
 use visiond_kernels::tensor::DType;
 
-/// Reads `1x84x8400 1x300x6`; what is no number is a dimension that is not fixed.
+/// Reads `1x84x8400 1x300x6`; anything but a number is a dimension that is not fixed.
 fn outputs(line: &str) -> Vec<TensorInfo> {
     let dim = |text: &str| text.parse().map_or_else(|_| Dim::Dynamic(text.to_owned()), Dim::Fixed);
     let shape = |text: &str| text.split('x').map(dim).collect();

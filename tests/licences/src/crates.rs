@@ -13,19 +13,20 @@ pub struct Crate {
     pub name: String,
     /// The locked version.
     pub version: String,
-    /// What it says its licence is; empty: nothing.
+    /// The licence that it declares; empty: none.
     pub licence: String,
-    /// Who wrote it, where it says so.
+    /// Its authors, if it names them.
     pub authors: Vec<String>,
     /// Where its sources are published.
     pub repository: String,
     /// Its sources.
     pub folder: PathBuf,
-    /// It is one of this repository's.
+    /// Whether it is part of this repository.
     pub ours: bool,
 }
 
-/// Every crate in `program` for `target`: what is linked, not what only takes part in the build (build scripts, macros, tests).
+/// Every crate that is linked into `program` for `target`, without those used only by the build (build scripts, macros,
+/// tests).
 pub fn inside(program: &str, target: &str) -> Result<Vec<Crate>, String> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let output = Command::new(cargo)

@@ -1,6 +1,6 @@
 //! Licence expressions as `Cargo.toml` has them ("MIT OR Apache-2.0"), and which licences are known.
 
-/// Licences that somebody has read: a binary under them may be given away with its notices, and asks for nothing else.
+/// Licences that somebody has read: a binary under them may be distributed with its notices, without other conditions.
 const KNOWN: &[&str] = &[
     "0BSD",
     "Apache-2.0",
@@ -18,7 +18,7 @@ const KNOWN: &[&str] = &[
     "Zlib",
 ];
 
-/// Whether the licences that `expression` asks for, or one of those that it offers, are known.
+/// Whether the licences that `expression` requires, or one of its alternatives, are known.
 pub fn is_known(expression: &str) -> bool {
     // The old way to write OR.
     let text = expression.replace('/', " OR ").replace('(', " ( ").replace(')', " ) ");
@@ -33,7 +33,7 @@ pub fn offers(expression: &str, licence: &str) -> bool {
     !expression.contains(" AND ") && alternatives.split(" OR ").any(|offered| offered.trim() == licence)
 }
 
-/// `both OR both …`; `None` when it is no expression.
+/// `both OR both …`; `None` if it is not an expression.
 fn either(rest: &mut &[&str]) -> Option<bool> {
     let mut known = both(rest)?;
     while next_is(rest, "OR") {

@@ -1,4 +1,4 @@
-//! Prints the licences of everything inside visiond's package, as its `copyright` file; fails on what is not known.
+//! Prints the licences of everything in visiond's package, as its `copyright` file; fails on unknown ones.
 //!
 //! `cargo run --package visiond-licences -- aarch64-unknown-linux-gnu`, at the root of the repository.
 
@@ -11,7 +11,7 @@ use std::fs;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-/// What is inside and is no crate: name, licence, where it comes from, its text.
+/// Contents that are not crates: name, licence, origin, text.
 const PARTS: &[(&str, &str, &str, &str)] = &[
     ("Rust's standard library", "MIT OR Apache-2.0", "The Rust Project Contributors, linked in", "LICENSE-APACHE"),
     (

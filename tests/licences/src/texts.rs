@@ -1,4 +1,4 @@
-//! Licence texts: found in a crate's sources, or written where they have none.
+//! Licence texts: from a crate's sources, or our own copy if they have none.
 
 use std::fs;
 use std::io;
@@ -7,7 +7,7 @@ use std::path::Path;
 use crate::crates::Crate;
 use crate::expression::offers;
 
-/// Beginnings of the names of files that hold terms or notices.
+/// How the names of files with terms or notices begin.
 const NAMES: &[&str] = &["license", "licence", "copying", "copyright", "notice", "unlicense"];
 
 const MIT: &str = "\
@@ -24,7 +24,7 @@ LIABLE FOR ANY CLAIM, DAMAGES OR OTHER LIABILITY, WHETHER IN AN ACTION OF CONTRA
 CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE SOFTWARE.
 ";
 
-/// The texts of a crate: its files, or, where it has none, the text of the licence that it names.
+/// The texts of a crate: its files, or if it has none, the text of the licence that it declares.
 pub fn of(krate: &Crate, apache: &str) -> Result<Vec<String>, String> {
     let mut texts = Vec::new();
     collect(&krate.folder, 0, &mut texts).map_err(|error| format!("{}: {error}", krate.folder.display()))?;
@@ -42,7 +42,7 @@ pub fn of(krate: &Crate, apache: &str) -> Result<Vec<String>, String> {
     Err(format!("{} {} names the licence {} and carries no text of it", krate.name, krate.version, krate.licence))
 }
 
-/// The folder's files with terms, and those of the folders right in it: other people's sources that a crate carries along.
+/// The files with terms in the folder and its direct subfolders, which may be other people's sources.
 fn collect(folder: &Path, depth: usize, texts: &mut Vec<String>) -> io::Result<()> {
     let mut entries = fs::read_dir(folder)?.collect::<io::Result<Vec<_>>>()?;
     entries.sort_by_key(fs::DirEntry::file_name);

@@ -21,7 +21,7 @@ check_not() {
   if "$@" >/run/check 2>&1; then fail "$vm_what" "$(cat /run/check)"; else echo "ok    $vm_what"; fi
 }
 
-# fail "what is wrong" ["more"]: the test goes on.
+# fail "what is wrong" ["more"]: the test continues.
 fail() {
   vm_failures=$((vm_failures + 1))
   echo "FAIL  $1"

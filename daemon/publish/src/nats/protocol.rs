@@ -232,7 +232,7 @@ mod tests {
             (b"MSG x 1 1048577\r\n", "announced a message of 1048577 bytes"),
             (b"HMSG x 1 1 18446744073709551615\r\n", "announced a message of 18446744073709551615 bytes"),
             (&[b'x'; LINE_BYTES], "a line of more than 64 KiB"),
-            (&[0xff, b'\n'], "no text"),
+            (&[0xff, b'\n'], "not text"),
         ] {
             let error = decoded(bytes).unwrap_err();
             assert!(error.contains(words) && error.len() < 300, "{error}");

@@ -97,7 +97,7 @@ fn an_activation_is_the_cards_or_what_the_numbers_show() {
     let gender = |activation: &str, numbers: &[f32]| {
         read(&attributes(&[&(GENDER.to_owned() + activation)]), &[("g", &[1, 2], numbers)]).join("; ")
     };
-    assert_eq!(gender("", &[0.25, 0.75]), "gender: male 0.750", "probabilities already");
+    assert_eq!(gender("", &[0.25, 0.75]), "gender: male 0.750", "already probabilities");
     assert_eq!(gender("", &[0.25, 0.85]), "gender: male 0.646", "a softmax");
     assert_eq!(gender("activation = \"softmax\"\n", &[0.25, 0.75]), "gender: male 0.622");
     assert_eq!(gender("activation = \"sigmoid\"\n", &[0.0, -1.0]), "gender: female 0.500");

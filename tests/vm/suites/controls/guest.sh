@@ -102,7 +102,7 @@ sed 's/^brightness = 7/brightness = 300/; s/^gain = 33/zoooom = 1/' controls.tom
 check "check reports wrong ones" eval "visiond check bad.toml | grep -qF 'does not accept 300' && visiond check bad.toml | grep -qF 'no control \`zoooom\`'"
 
 # --- capture
-whole() { # FOLDER COUNT: so many whole PNG files
+whole() { # FOLDER COUNT: that many whole PNG files
   local files=("$1"/*.png) file
   equal ${#files[@]} "$2" || return 1
   for file in "${files[@]}"; do

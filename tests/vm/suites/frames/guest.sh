@@ -5,14 +5,14 @@ single=$(node vivid-000-vid-cap) multi=$(node vivid-001-vid-cap) hdmi=$(node viv
 # Eight rows of eight squares, each row one square farther on.
 for camera in "$single" "$multi" "$hdmi"; do v4l2-ctl -d "$camera" -c test_pattern=4; done
 
-# Fourcc and what visiond calls it.
+# Fourcc and visiond's name for it.
 formats="NV12:nv12 YUYV:yuyv UYVY:uyvy YVYU:yvyu VYUY:vyuy NV21:nv21 NV16:nv16 NV61:nv61 YU12:i420 YV12:i420 RGB3:rgb BGR3:bgr
   AB24:rgba XB24:rgba AR24:bgra XR24:bgra RGGB:rggb8 GRBG:grbg8 GBRG:gbrg8 BA81:bggr8 RG10:rggb10 BA10:grbg10 GB10:gbrg10 BG10:bggr10
   RG12:rggb12 BA12:grbg12 GB12:gbrg12 BG12:bggr12 RG16:rggb16 GR16:grbg16 GB16:gbrg16 BYR2:bggr16 GREY:grey
   Y10:grey10 Y12:grey12 Y16:grey16"
 planar="NM12:nv12 NM21:nv21 NM16:nv16 NM61:nv61 YM12:i420 YM21:i420"
 
-# A picture by `visiond capture`, as CASE.png; how it was opened goes to CASE.json. Of the tables below.
+# A picture by `visiond capture`, as CASE.png; how it was opened goes to CASE.json. 
 shot() { # CASE CAMERA FOURCC FORMAT WIDTH HEIGHT IO
   local case=$1 io= range= change
   rm -f /run/changed

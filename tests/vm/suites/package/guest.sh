@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 . /opt/lib.sh
 
-# Names of what a package could leave; not what systemd, udev, dpkg and useradd keep for themselves.
+# Names of files that a package could leave; not those of systemd, udev, dpkg and useradd themselves.
 files() {
   find /etc /usr /var /run/visiond* -xdev \( -path /var/lib/dpkg -o -path /var/log -o -path /var/lib/systemd -o -path /var/cache/ldconfig \
     -o -path /var/tmp -o -name '*-' -o -name .updated -o -name hwdb.bin -o -name shells -o -name shells.state \) -prune -o -print 2>/dev/null | sort

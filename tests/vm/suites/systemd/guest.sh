@@ -1,6 +1,6 @@
 . /opt/lib.sh
 
-# --- what the package's scripts do -----------------------------------------------------------------------------------
+# --- the work of the package's scripts -----------------------------------------------------------------------------------
 state=/var/lib/visiond
 version=$(systemctl --version | sed -n '1s/^systemd \([0-9]*\).*/\1/p')
 echo "u reader - - /home/reader
@@ -228,7 +228,7 @@ url = "rtsp://camera.example:554/1"
 login = "gate"
 [ffmpeg]
 program = "/opt/bin/ffmpeg"
-# What these programs try is for the unit's sandbox alone to forbid.
+# Only the unit's sandbox must forbid the actions that these programs try.
 confined = false
 [[sink]]
 type = "file"
