@@ -204,7 +204,7 @@ fn shapes_that_do_not_fit_inside_are_an_error_of_the_run() {
         session.set_input_shape(0, &[2]).unwrap();
         let error = session.run().unwrap_err();
         assert!(matches!(error, EngineError::Run { .. }), "{error}");
-        // The session goes on with a shape that fits.
+        // The session continues with a shape that fits.
         session.set_input_shape(0, &[3]).unwrap();
         assert_eq!(run(&mut session).1, [1.0, 2.0, 3.0]);
     }

@@ -1,4 +1,5 @@
-//! ONNX files whose tensors claim what they do not have: refused before a backend sees them, wherever they stand in the file.
+//! ONNX files whose tensors have less data than they declare: rejected before a backend reads them, wherever they are in the
+//! file.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod common;
@@ -186,7 +187,7 @@ fn a_tensor_is_checked_wherever_it_stands() {
         let text = refused(&model, place);
         assert!(text.contains("tensor `w` of f32 [2, 3] has 20 bytes and needs 24"), "{place}: {text}");
     }
-    // The same places are right with a tensor that is.
+    // With a valid tensor, the same places are accepted.
     for (place, model) in places(&raw("w", 7, &[1], 8)) {
         accepted(&model, place);
     }

@@ -1,4 +1,4 @@
-//! Detectors on both backends: the sample model against golden data, and small models for what it does not have.
+//! Detectors on both backends: the sample model against golden data, and small models for features that it lacks.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod common;
@@ -43,7 +43,7 @@ fn look_at_shade(detector: &mut Detector, shade: u8) -> Vec<Detection> {
 }
 
 fn detections(detector: &mut Detector, run_id: RunId, slot: usize) -> Vec<Detection> {
-    // What was in the list before must go.
+    // The list's previous contents must be removed.
     let stale = Detection { class_id: 99, score: 1.0, ..Detection::default() };
     let mut out = vec![stale];
     detector.detections(run_id, slot, &mut out).unwrap();
@@ -373,7 +373,7 @@ fn sees_numbers(picture: D, numbers: Vec<D>, by_frame: bool) -> ModelProto {
     model(graph)
 }
 
-/// Writes what `numpy.save` makes of rows of four equal numbers.
+/// Writes a file like that of `numpy.save` for rows of four equal numbers.
 fn save_rows(path: &Path, dims: &str, rows: &[f32]) {
     let header = format!("{{'descr': '<f4', 'fortran_order': False, 'shape': {dims}, }}\n");
     let mut bytes = b"\x93NUMPY\x01\x00".to_vec();

@@ -1,5 +1,6 @@
-//! Files that are engines, or are taken for some, on a machine where none can run: one sentence each, with what the file is
-//! and what mends it. Real engines come from TensorRT for RTX, which builds without a GPU (`tests/setup --test` fetches it).
+//! Engine files, or files that look like some, on a machine where none can run: one error sentence each, with the kind of
+//! file and the remedy. Real engines come from TensorRT for RTX, which builds without a GPU (`tests/setup --test` fetches
+//! it).
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::fs;
@@ -10,7 +11,7 @@ use visiond_engine::engine::{Backend, Engine, EngineOptions};
 use visiond_engine::tensorrt::plan::{Plan, PlanFile};
 use visiond_kernels::cuda::Device;
 
-/// A header of TensorRT for RTX with nothing behind it.
+/// A header of TensorRT for RTX with nothing after it.
 fn rtx(version: [u8; 3], gpus: u64) -> Vec<u8> {
     let mut bytes = vec![0; 4096];
     bytes[..4].copy_from_slice(b"vtrt");
@@ -20,7 +21,7 @@ fn rtx(version: [u8; 3], gpus: u64) -> Vec<u8> {
     bytes
 }
 
-/// A header of TensorRT with nothing behind it.
+/// A header of TensorRT with nothing after it.
 fn tensorrt(version: [u8; 3]) -> Vec<u8> {
     let mut bytes = vec![0; 4096];
     bytes[..4].copy_from_slice(b"ftrt");
@@ -39,8 +40,8 @@ fn library(folder: &str) -> Option<PathBuf> {
     there.then_some(path)
 }
 
-/// Reports that the running test cannot test what it should, so that `tests/steps.py` counts it as skipped: the test runner passes
-/// on what tests write to standard error, unlike what they print.
+/// Reports that the running test cannot run, so that `tests/steps.py` counts it as skipped: unlike printed text, the test
+/// runner passes on bytes written to standard error.
 fn skip(reason: &str) {
     let thread = std::thread::current();
     let _ = writeln!(std::io::stderr(), "skipped: {}: {reason}", thread.name().unwrap_or("a test"));

@@ -182,7 +182,7 @@ fn outputs_of_dynamic_dimensions_are_read_by_their_real_ones() {
     for case in &cases() {
         check(case, |info| {
             let mut info = info.clone();
-            // As exports name them: the batch, and what depends on the input's size.
+            // Named as in exports: the batch, and dimensions that depend on the input's size.
             for dim in info.shape.iter_mut().flatten().filter(|dim| !matches!(dim, Dim::Fixed(..=20))) {
                 *dim = Dim::Dynamic("n".to_owned());
             }

@@ -1,4 +1,5 @@
-//! Where each framework puts a picture, and how boxes come back, against the frameworks' own code: tests/golden/placement.py.
+//! The placement of an image by each framework, and the mapping of boxes back, compared with the frameworks' own code:
+//! tests/golden/placement.py.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 

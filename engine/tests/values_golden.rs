@@ -1,4 +1,5 @@
-//! Attributes, embeddings and depth against what numpy makes of the same outputs: tests/golden/values.json, made by values.py.
+//! Attributes, embeddings and depth compared with numpy's results for the same outputs: tests/golden/values.json, made by
+//! values.py.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::path::Path;
@@ -19,7 +20,7 @@ struct Output {
 
 fn output(output: &Value) -> Output {
     let shape: Vec<usize> = output["shape"].as_array().unwrap().iter().map(|n| n.as_u64().unwrap() as usize).collect();
-    // What JSON cannot represent is text.
+    // Values that JSON cannot represent are text.
     let number = |value: &Value| value.as_f64().unwrap_or_else(|| value.as_str().unwrap().parse().unwrap()) as f32;
     let numbers = output["data"].as_array().unwrap().iter().map(number);
     let (dtype, bytes): (DType, Vec<u8>) = match output["dtype"].as_str().unwrap() {

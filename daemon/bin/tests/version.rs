@@ -1,4 +1,5 @@
-//! The program itself. That this test exists makes cargo build it for those of other packages, which `tests/mutants/run` needs.
+//! The program itself. Because of this test, cargo builds the program for the tests of other packages, as `tests/mutants/run`
+//! needs.
 
 #[test]
 fn it_says_its_name_and_version() {

@@ -1,5 +1,5 @@
-//! Reading a picture takes no more memory than its header announces, in any format: what is refused for its memory would have
-//! needed it, and what needs more than the limit is refused.
+//! Reading an image takes no more memory than its header announces, in any format: an image refused for its memory would have
+//! needed it, and one that needs more than the limit is refused.
 //!
 //! Counts what Rust allocates. libjpeg-turbo allocates by itself; what it needs is in the tests of `visiond_kernels::jpeg`.
 
@@ -55,7 +55,7 @@ fn measured(path: &Path) -> u64 {
     BYTES.get().1 as u64
 }
 
-/// What a picture of noise becomes in each format, depth and kind.
+/// The memory for an image of noise in each format, depth and kind.
 fn pictures(folder: &Path) -> Vec<PathBuf> {
     const SIDE: u32 = 400;
     let noise = |x: u32, y: u32| (x.wrapping_mul(y ^ 0x5bd1).wrapping_mul(0x9e37_79b9) >> 13) as u8;

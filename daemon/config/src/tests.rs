@@ -11,7 +11,7 @@ fn errors(text: &str) -> String {
     Config::parse(text, Path::new("visiond.toml")).unwrap_err().to_string()
 }
 
-/// The sentences alone, with line and column.
+/// Only the sentences, with line and column.
 fn sentences(text: &str) -> Vec<String> {
     let errors = Config::parse(text, Path::new("visiond.toml")).unwrap_err();
     let sentence = |f: &Diagnostic| format!("{}:{} {}", f.line.unwrap_or(0), f.column.unwrap_or(0), f.message);
@@ -434,7 +434,7 @@ fn levels_are_two_numbers_in_order_for_grey_of_more_than_8_bits() {
 
 #[test]
 fn a_frame_waits_for_others_only_where_they_share_a_run() {
-    // With an error of its own.
+    // With another error.
     let text = |keys: &str| format!("{}[nothing]\n", MODEL.replace("[[model]]\n", &format!("[[model]]\n{keys}\n")));
     let said = |keys: &str| sentences(&text(keys)).join("|");
     for alone in ["batch_wait = \"2 ms\"", "batch_wait = \"2 ms\"\nmax_batch = 1"] {

@@ -148,7 +148,7 @@ fn thirty_days_of_a_camera_that_fails_now_and_then_agree_in_messages_numbers_and
     let metrics = Arc::new(CameraMetrics::new("door".into()));
     let lane_metrics = Arc::new(LaneMetrics::new("fake".into()));
     let mailbox: Arc<LaneMailbox> = Arc::new(Mailbox::default());
-    // How many messages came, and the number and time of the last.
+    // The number of messages, and the number and time of the last.
     let last = Arc::new(Mutex::new((0_u64, None::<(u64, u64)>)));
     let seen = Arc::clone(&last);
     let publish = move |message: &Arc<Message>| {

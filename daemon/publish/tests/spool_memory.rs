@@ -42,7 +42,7 @@ static ALLOCATOR: Counted = Counted;
 const MIB: usize = 1 << 20;
 
 fn sinks(folder: &std::path::Path) -> Vec<SinkConfig> {
-    // Nothing listens at port 1. With 0 s, what is written is synced, and forgotten, at once.
+    // Nothing listens at port 1. With 0 s, written messages are synced and freed at once.
     let text = format!(
         "[[sink]]\nname = \"kept\"\ntype = \"mqtt\"\nurl = \"mqtt://127.0.0.1:1\"\ndurable = true\nspool_sync = \"0s\"\n\
          spool_directory = \"{}\"\n",

@@ -1,5 +1,5 @@
-//! Trials of models in a process of their own. As visiond, this program is started again for each trial, so it is a program without
-//! a harness that answers first.
+//! Trials of models in a separate process. Like visiond, this program starts itself again for each trial, so it has no test
+//! harness and checks for that first.
 
 #![allow(clippy::unwrap_used)]
 

@@ -1,4 +1,4 @@
-//! The bindings are what the kernel's headers say: sizes and offsets of every structure, and the numbers of the ioctls.
+//! The bindings match the kernel's headers: sizes and offsets of every structure, and the numbers of the ioctls.
 //!
 //! `bindings.rs` checks the layout of its structures against figures, on every architecture that compiles it. Here a C compiler
 //! checks the same figures against `linux/videodev2.h`: this machine's, and those of x86-64 and arm64 that zig has.
@@ -93,7 +93,7 @@ fn assertions() -> (String, usize) {
             }
             let field = in_c(field);
             let (outer, path) = path(name, field);
-            // A union inside has its own beginning; what is checked is how far the field is from it.
+            // A nested union has its own beginning, so the field's distance from it is checked.
             let own = structures[name].iter().map(|(field, _)| *field).next().unwrap_or_default();
             if outer == name {
                 check(format!("offsetof({}, {path})", c_type(&outer, BINDINGS)), value);

@@ -1,6 +1,7 @@
 //! Models in half precision: that they run, agree with FP32, and keep in FP32 what must stay there.
 //!
-//! ONNX Runtime checks every type in a model and so is the judge here; without its library only what needs no run is tested.
+//! ONNX Runtime checks every type in a model, so it is the reference here; without its library, only the parts that need no
+//! run are tested.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 #[path = "../../tests/common/mod.rs"]
@@ -23,7 +24,7 @@ fn half(bytes: &[u8], rules: &[&str]) -> Rewritten {
     rewrite(bytes, Path::new("."), &PrecisionOptions { half: Half::F16, rules, half_io: false }).unwrap()
 }
 
-/// Numbers from 0 to 1 that look like none.
+/// Pseudo-random numbers from 0 to 1.
 fn noise(count: usize) -> Vec<f32> {
     (0..count as u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 8) as f32 / (1 << 24) as f32).collect()
 }
@@ -67,7 +68,7 @@ fn the_sample_model_runs_in_half_precision_and_agrees() {
     assert!(difference(&outcome(&bytes, judge), &outcome(&rewritten.bytes, judge)) < 2e-3);
 }
 
-/// A YOLOv8 in small, with all that such a rewriting stumbles over: see the script that made it.
+/// A small YOLOv8 with the parts that such rewriting may break: see the script that made it.
 fn awkward() -> Vec<u8> {
     std::fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/half.onnx")).unwrap()
 }
@@ -151,7 +152,7 @@ fn broken_files_are_errors() {
     let bytes = awkward();
     let options = PrecisionOptions { half: Half::F16, rules: Vec::new(), half_io: true };
     for end in (0..bytes.len()).step_by(101) {
-        // Whatever comes of it, it comes without a panic.
+        // Whatever the result, there is no panic.
         let _ = rewrite(&bytes[..end], Path::new("."), &options);
     }
 }

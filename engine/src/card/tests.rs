@@ -729,7 +729,7 @@ fn a_key_of_the_card_that_has_no_effect_is_refused() {
         assert_eq!(error.matches("net.toml:").count(), 1, "{lines}: {error}");
     }
     for lines in [
-        // A framework's way with single keys changed.
+        // A framework's preprocessing with single keys changed.
         "preprocess = \"ultralytics\"\nfit = \"stretch\"",
         "preprocess = \"yolov5\"\nfit = \"letterbox-top-left\"",
         "preprocess = \"megvii-yolox\"\nfit = \"letterbox\"\nway_back = \"ratio-from-middle\"",
@@ -812,7 +812,7 @@ fn usual_keypoints_need_no_names_in_the_card() {
     assert_eq!(of("\"faces\"", "\"face\"", 5), found("right_eye", 5, 0));
     assert_eq!(of("\"blazeface\"", "\"face\"", 6), found("right_eye", 6, 0));
     assert_eq!(of("\"blazeface\"", "\"palm\"", 7), found("", 0, 0));
-    // Lines alone leave the names.
+    // With only lines, the names stay.
     let SettledKeypoints { names, skeleton } =
         settled("[head]\nfamily = \"yolov8\"\n[keypoints]\nskeleton = []", Some(17)).unwrap();
     assert_eq!((names.len(), skeleton.len()), (17, 0));

@@ -154,7 +154,7 @@ fn turned_boxes_are_matched_by_their_own_overlap() {
     assert_eq!(overlap(&falling, &Detection::default()), None);
 }
 
-/// What tests/golden/oks.py prints for the two persons below: pycocotools' similarity with COCO's sigmas, and with others.
+/// The output of tests/golden/oks.py for the two persons below: pycocotools' similarity with COCO's sigmas, and with others.
 const OKS: [f64; 2] = [0.9804360118364962, 0.9666792670974855];
 
 /// A person whose points are moved along x, by more each; the last is a guess.

@@ -223,7 +223,7 @@ fn masks_are_planes_of_their_own_beside_boxes_and_scores() {
     };
     assert_eq!(masks(&ssd, &torchvision(&[7, 1, 32, 32])), expected(3, 32, 0.5));
     assert_eq!(masks(&ssd, &torchvision(&[7, 32, 32])), expected(3, 32, 0.5));
-    // How many there are is known when they are: then the decoder looks again.
+    // Their number is known only at run time: then the decoder checks again.
     let open = TensorInfo { shape: None, ..tensor("masks", &[]) };
     let [boxes, labels, scores, _] = torchvision(&[7, 32, 32]);
     assert_eq!(masks(&ssd, &[boxes, labels, scores, open]), None);
@@ -865,7 +865,7 @@ pub(super) fn specs() -> impl Strategy<Value = HeadSpec> {
     ]
 }
 
-/// Any attribute of an output that may be there.
+/// Any possible attribute of an output.
 fn attributes() -> impl Strategy<Value = AttributeSpec> {
     let activation = vec![None, Some(Activation::None), Some(Activation::Sigmoid), Some(Activation::Softmax)];
     let labels =
@@ -1083,7 +1083,7 @@ pub(super) fn shapes_of(infos: &[TensorInfo]) -> Vec<Vec<usize>> {
     infos.iter().map(shape).collect()
 }
 
-/// Decodes made-up bytes twice; what comes out must be finite and pass the threshold.
+/// Decodes random bytes twice; the results must be finite and pass the threshold.
 fn decode_garbage(
     head: &mut Box<dyn Head>,
     infos: &[TensorInfo],

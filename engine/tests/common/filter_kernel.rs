@@ -76,7 +76,7 @@ pub fn run(spec: &FilterSpec, outputs: &[Output<'_>], last_first: bool) -> Resul
     };
     let inputs: Vec<(Vec<u128>, usize, DType)> =
         outputs.iter().map(|o| (aligned(&both(o)), FRAMES * o.bytes.len(), o.dtype)).collect();
-    // What was never written is a candidate that no head gives.
+    // Memory that was never written is an impossible candidate.
     let mut memory = vec![u128::MAX; launch.results_bytes(FRAMES) / 16];
     let mut writes = vec![0_u8; launch.results_bytes(FRAMES)];
     let mut state_writes = vec![0_u8; Launch::state_bytes(FRAMES)];

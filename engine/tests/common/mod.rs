@@ -1,4 +1,4 @@
-//! Small models to test with, written by another crate's encoder, and the backends to test them on.
+//! Small test models, written by another crate's encoder, and the backends to test them on.
 #![allow(dead_code, clippy::unwrap_used, clippy::expect_used, missing_docs)]
 
 use std::cell::RefCell;

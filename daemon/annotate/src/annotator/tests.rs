@@ -190,7 +190,7 @@ fn a_full_disk_loses_pictures_by_count_and_leaves_no_half_ones() {
     wait_until("the full disk", || annotator.counts().failed == 3);
     assert!(names(&directory).is_empty());
     fs::remove_file(disk.join("ballast")).unwrap();
-    // The disk is tried again after a pause; what comes meanwhile is lost.
+    // The disk is tried again after a pause; images until then are lost.
     let mut sequence = 3;
     wait_until("a picture", || {
         annotator.offer_wait(frame(&pool, sequence), message(sequence, 1));

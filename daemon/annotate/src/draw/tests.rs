@@ -112,7 +112,7 @@ fn on_a_picture_of_another_size_everything_is_drawn_at_its_scaled_place() {
 fn a_mask_covers_the_pixels_inside_its_rings_but_for_its_holes() {
     let mut one = detection(4, "car", 0.8, [8.0, 8.0, 30.0, 20.0]);
     one.bounds = None;
-    // A ring of 20x10 pixels with a hole of 4x2, and one that reaches out of the picture.
+    // A ring of 20x10 pixels with a hole of 4x2, and one that extends beyond the image.
     let outer = vec![10.0, 10.0, 30.0, 10.0, 30.0, 20.0, 10.0, 20.0];
     let hole = vec![18.0, 14.0, 18.0, 16.0, 22.0, 16.0, 22.0, 14.0];
     one.segments =
@@ -332,7 +332,7 @@ fn labels_of_the_same_box_take_their_places_in_order() {
         at(440, 160),
         at(200 - width, 160),
         at(202, (480 - height) / 2),
-        // All are taken as much.
+        // All have the same cost.
         at(200, 160 - height),
     ];
     assert_eq!(labels.iter().map(|label| label.rect).take(11).collect::<Vec<_>>(), expected);
@@ -376,7 +376,7 @@ fn a_label_is_its_text_on_its_classes_colour() {
         }
     }
     assert!(!written.is_empty() && touched > rect.width() * rect.height() / 2);
-    // The letters keep off the edges, and are about in the middle: no padding is twice the one that is wanted.
+    // The letters keep off the edges and are about in the middle: no padding is twice the required one.
     let (first, last) = (written.iter().map(|at| at.0).min().unwrap(), written.iter().map(|at| at.0).max().unwrap());
     let (left, right) = (first - rect.left, rect.right - 1 - last);
     assert!(left >= style.padding && right >= style.padding && left + right <= 4 * style.padding, "{left} {right}");

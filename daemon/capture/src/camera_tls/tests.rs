@@ -47,7 +47,7 @@ impl Certificates {
         ));
     }
 
-    /// Makes `NAME.pem`, self-signed, of version 1, with a new RSA key of so many bits.
+    /// Makes `NAME.pem`, self-signed, of version 1, with a new RSA key of `bits` bits.
     fn version_1(&self, name: &str, bits: u32) {
         self.openssl(&format!("req -newkey rsa:{bits} -nodes -subj /CN={name} -keyout {name}.key -out {name}.csr"));
         self.openssl(&format!("x509 -req -in {name}.csr -signkey {name}.key -days 2 -out {name}.pem"));
@@ -75,7 +75,7 @@ fn server_with(keys: CertifiedKey, versions: &[&'static SupportedProtocolVersion
     Arc::new(builder.with_cert_resolver(Arc::new(SingleCertAndKey::from(keys))))
 }
 
-/// Shakes hands in memory, and sends a word.
+/// Performs a TLS handshake in memory, and sends a word.
 fn shake_hands(tls: &CameraTls, server: &Arc<ServerConfig>) -> Result<(), String> {
     let mut client = tls.connection().unwrap();
     let mut server = ServerConnection::new(Arc::clone(server)).unwrap();
@@ -87,7 +87,7 @@ fn shake_hands(tls: &CameraTls, server: &Arc<ServerConfig>) -> Result<(), String
         }
         let mut rest = &bytes[..];
         while !rest.is_empty() && server.read_tls(&mut rest).unwrap() > 0 {
-            // The alert of a client that refuses is no matter here.
+            // The alert of a client that refuses does not matter here.
             let _ = server.process_new_packets();
         }
         let mut bytes = Vec::new();
@@ -143,7 +143,7 @@ fn a_camera_is_trusted_by_its_own_certificate_its_fingerprint_or_not_at_all() {
                 assert_eq!(shake_hands(&tls, &server), Ok(()), "{name} {keys:?}");
                 assert_eq!(tls.seen_fingerprint(), Some(files.fingerprint(name).to_string()));
             }
-            // The sentence has what to set, and setting it works.
+            // The error names the value to set, and setting it works.
             let refused = shake_hands(&tls(&ca(&files, "other"), "cam.test"), &server).unwrap_err();
             let remedy = format!(
                 "is not the one in `ca`, nor signed by it: correct `ca`, or set `fingerprint = \"{}\"` instead, which is what the \
@@ -169,7 +169,7 @@ fn a_certificate_that_is_not_checked_is_warned_of_once_for_each_host() {
     assert!(is_first("flapping.test", [1; 32]) && !is_first("flapping.test", [1; 32]));
     assert!(is_first("flapping.test", [2; 32]), "another certificate");
     assert!(is_first("other.test", [1; 32]) && !is_first("flapping.test", [1; 32]));
-    // What a camera that redirects to ever new hosts can make visiond remember is bounded.
+    // A camera that keeps redirecting to new hosts can make visiond remember only a bounded number.
     (0..2 * MOST_WARNED).for_each(|number| assert!(is_first(&format!("{number}.test"), [1; 32])));
     assert!(is_first("flapping.test", [1; 32]));
 }

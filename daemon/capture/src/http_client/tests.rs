@@ -13,7 +13,7 @@ use visiond_system::testing::{EVER, finishes, hang, never, while_it_waits};
 use super::*;
 use crate::camera_tls::tests::Certificates;
 
-/// A request, as the server got it: its lines.
+/// A request as received by the server: its lines.
 #[derive(Debug, Clone)]
 pub struct Request(pub Vec<String>);
 
@@ -32,7 +32,7 @@ trait ReadWrite: Read + Write {}
 
 impl<T: Read + Write> ReadWrite for T {}
 
-/// A server that ends with its value.
+/// A server that stops when dropped.
 pub struct Server {
     pub address: SocketAddr,
     pub connections: Arc<AtomicUsize>,
@@ -43,7 +43,8 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts one that gives each request, and what writes to the client, to `answer`, which returns whether the connection goes on.
+    /// Starts one that passes each request and the client's stream to `answer`, which returns whether the connection
+    /// continues.
     pub fn start(answer: impl Fn(&Request, &mut dyn Write) -> bool + Send + Sync + 'static) -> Self {
         Self::start_with(None, answer)
     }
@@ -200,7 +201,7 @@ fn bodies_by_length_in_chunks_and_until_the_end_arrive_whole() {
 
 #[test]
 fn a_kept_connection_that_the_camera_has_closed_is_made_again() {
-    // Says that the connection goes on, and closes it.
+    // Announces that the connection stays open, and closes it.
     let server = Server::start(|_, client| closing(answer(client, "200 OK", "", b"x")));
     let mut client = client(&config(&server.url("/")));
     for count in 1..=3 {
@@ -255,7 +256,7 @@ fn a_login_is_sent_as_asked_and_once_where_it_is_wrong() {
         let mut client = client(&config);
         assert_eq!(get(&mut client).unwrap().0, 200);
         assert_eq!(get(&mut client).unwrap().0, 200);
-        // The challenge is asked for once.
+        // The challenge is requested once.
         assert_eq!(server.requests.lock().len() - before, 3, "{}", config.url);
     }
     let before = server.requests.lock().len();
@@ -616,7 +617,7 @@ fn a_camera_that_is_away_or_silent_is_absent_and_a_stop_ends_each_wait() {
         matches!(&unknown, Failure::Absent(reason) if reason.contains("cannot resolve no-such-host.invalid")),
         "{unknown:?}"
     );
-    // Accepts connections, and answers nothing: in plain, and before TLS.
+    // Accepts connections, and answers nothing, without TLS and before TLS.
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     for scheme in ["http", "https"] {
         let silent = SnapshotConfig {

@@ -1,4 +1,4 @@
-//! Pictures like those of users: of every format, rotated, mislabelled, damaged, hostile.
+//! Images like those of users: in every format, rotated, mislabelled, damaged, hostile.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
@@ -141,7 +141,7 @@ fn the_limits_are_the_configurations_and_the_header_is_judged_alone() {
         assert!(refusal(11_500, 11_500, 16, 6).contains("it has 132250000 pixels (11500x11500), more than 67108864: "));
         assert!(refusal(7_000, 7_000, 16, 6).contains("reading it may take 539 MiB of memory, more than 384: make it"));
         assert!(refusal(u32::MAX >> 1, 1, 8, 2).contains("limit"));
-        // What is allowed fails for what it lacks.
+        // An allowed size fails only because the pixels are missing.
         assert!(!refusal(5_700, 5_700, 16, 6).contains("more than"));
     }
     let limits = |max_pixels, max_picture_bytes| Buffers { max_pixels, max_picture_bytes, ..Buffers::host(1) };
@@ -154,7 +154,7 @@ fn the_limits_are_the_configurations_and_the_header_is_judged_alone() {
     assert!(refusal(limits(6, 100)).contains("reading it may take 1 MiB of memory"));
     // A file that is larger by itself is not read.
     assert!(refusal(limits(6, 10)).contains("reading it may take 1 MiB of memory"));
-    // What the image library refuses has a remedy, too; a format that it only knows by name is none that visiond reads.
+    // Errors of the image library also have a remedy; visiond does not read formats that the library only recognises.
     assert!(
         error(&write(&folder, "cut.png", &empty_png(3, 2, 8, 2, 0))).ends_with("; copy it again, or save it as PNG")
     );
@@ -197,7 +197,7 @@ fn a_small_file_that_claims_a_huge_picture_is_refused_before_memory_is_taken() {
     assert!(message.contains("reading it may take 550 MiB of memory, more than 384"), "{message}");
 }
 
-/// golden.py tells how it was made.
+/// golden.py made it.
 const GOLDEN: &str = include_str!("golden.txt");
 
 /// Files that OpenCV reads and visiond refuses, each with a part of the reason. OpenCV fills the missing part of a JPEG with grey.

@@ -135,7 +135,7 @@ fn of_a_watched_folder_each_picture_is_read_once_as_soon_as_it_is_complete() {
     picture(&folder, "c.png", 4);
     picture(&folder, "a.png", 4);
     assert_eq!(news(&mut source).0, ["a.png", "c.png"], "what arrives together comes in the order of its names");
-    // As a camera replaces its picture, faster than any scan.
+    // Like a camera that replaces its image faster than any scan.
     let bytes = fs::read(folder.path().join("a.png")).unwrap();
     for _ in 0..35 {
         fs::write(folder.path().join("latest.tmp"), &bytes).unwrap();
@@ -252,7 +252,7 @@ fn while_a_watched_folder_has_no_new_picture_a_large_one_costs_nothing() {
     let mut buffer = source.pool.take().unwrap();
     buffer.refit(2 * KEPT_BYTES).unwrap();
     drop(buffer);
-    // The folder is empty: the next frame is that of a picture which comes while it waits.
+    // The folder is empty: the next frame is an image that arrives while it waits.
     let stop = Stop::new().unwrap();
     assert!(!source.wait(&stop));
     picture(&folder, "a.png", 3);

@@ -50,7 +50,7 @@ fn pixels(frame: &Frame) -> &[u8] {
     &frame.buffer.as_slice()[..frame.layout.size_bytes()]
 }
 
-/// A camera that sends each piece when it is told to, and closes the connection.
+/// A camera that sends each piece on command, and closes the connection.
 fn paced(head: &'static str, pieces: Vec<Vec<u8>>) -> (Server, Sender<()>) {
     let (go, wait): (_, Receiver<()>) = channel();
     let wait = Mutex::new(wait);
@@ -73,7 +73,7 @@ fn write_head<'a>(
     sends(&[head.as_bytes(), first].concat()) && pieces.all(sends)
 }
 
-/// Each piece as a chunk of the chunked coding.
+/// Each piece as a chunk of the chunked encoding.
 fn chunked(pieces: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
     pieces.into_iter().map(|piece| [format!("{:x}\r\n", piece.len()).as_bytes(), &piece, b"\r\n"].concat()).collect()
 }
@@ -90,7 +90,7 @@ fn every_way_to_frame_the_parts_gives_each_picture_when_its_last_byte_came() {
     let other = |line: &'static str| move |_: &[u8]| format!("--b\r\n{line}\r\n");
     let ways: Vec<(&'static str, Vec<Vec<u8>>)> = vec![
         (MULTIPART, parts(&usual, "\r\n")),
-        // The border comes only with the next part, so nothing behind a picture says that it is over.
+        // The border arrives only with the next part, so nothing after an image shows its end.
         (MULTIPART, parts(&|picture| format!("\r\n{}", usual(picture)), "")),
         ("HTTP/1.1 200 OK\r\nContent-Type: multipart/x-mixed-replace;boundary=\"--b\"\r\n\r\n", parts(&usual, "\r\n")),
         ("HTTP/1.1 200 OK\r\nContent-Type: multipart/mixed\r\nContent-Length: 0\r\n\r\n", parts(&usual, "\r\n")),
@@ -301,7 +301,7 @@ fn an_answer_that_is_complete_is_followed_by_the_next_without_a_loss() {
     let (parts, jpegs) = ([part(10), part(90)].concat(), [picture(10, 16, 16), picture(90, 16, 16)].concat());
     let chunk = [format!("Transfer-Encoding: chunked\r\n\r\n{:x}\r\n", parts.len()).as_bytes(), &parts].concat();
     let typed = format!("HTTP/1.1 200 OK\r\nContent-Type: image/jpeg\r\nContent-Length: {}\r\n\r\n", jpegs.len());
-    // The connection goes on after all but the last two.
+    // The connection stays open after all but the last two.
     let ways = [
         stated([&parts[..], b"--b--\r\n"].concat()),
         stated(parts.clone()),

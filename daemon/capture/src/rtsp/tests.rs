@@ -111,7 +111,7 @@ pub(crate) fn config(url: &str) -> RtspConfig {
     }
 }
 
-/// Reads to the end of the stream. The clock stands still, so that no frame is old, however slow the machine is.
+/// Reads to the end of the stream. The clock is stopped, so that no frame is old, however slow the machine is.
 fn read_all(config: &RtspConfig) -> (Vec<Frame>, u64, String) {
     let config = config.clone();
     finishes("the stream", move || {
@@ -197,7 +197,7 @@ fn only_key_frames_are_decoded_and_none_waits_for_the_next() {
         assert_eq!(is_key.iter().filter(|&&key| key).count(), 3);
         let mut all = decoded(&file, 64, 48).into_iter().zip(is_key);
         let expected: Vec<_> = std::iter::from_fn(|| all.find(|(_, key)| *key)).map(|(frame, _)| frame).collect();
-        // The server sends nothing more and stays, so a frame that the decoder holds back would never come.
+        // The server sends nothing more and stays connected, so a frame that the decoder holds back would never arrive.
         let server = Server::start(&[&file], &["--fps", "100"]);
         let only = RtspConfig { key_frames_only: true, ..config(&server.url()) };
         let frames = finishes("three key frames", move || {
@@ -280,7 +280,7 @@ fn what_came_while_the_cameras_thread_was_busy_is_known_to_be_old() {
         let (stop, clock) = (Stop::new().unwrap(), Arc::new(SimulatedClock::default()));
         let mut source =
             RtspSource::open(&config, "test", &Buffers::host(3), Arc::<SimulatedClock>::clone(&clock)).unwrap();
-        // Ten pictures come for each that is taken.
+        // Ten frames arrive for each that is taken.
         loop {
             if let Next::Lost { frames, cause } = source.next(&stop).unwrap() {
                 return (frames > 1, cause);
@@ -344,7 +344,7 @@ fn jpegs_with_a_lost_packet_are_counted_and_a_new_size_goes_on() {
         );
         (frames, lost)
     });
-    // The last picture is a lost one, and may not have been sent yet.
+    // The last frame is a lost one, and may not have been sent yet.
     assert!((9..=10).contains(&lost), "{lost}");
     for (frame, picture) in frames.iter().zip(&whole) {
         assert!(bgr(frame) == *picture);
@@ -615,8 +615,8 @@ fn film(folder: &TempDir, name: &str, options: &str) -> (String, Vec<Vec<u8>>) {
     (path, frames)
 }
 
-/// Says of each 10th picture of an H.265 file that those from the 26th behind it on are right, which is so for one refresh more: x265 refreshes
-/// gradually without saying so.
+/// Adds a recovery point to each 10th frame of an H.265 file: frames from the 26th after it on are right. That includes one
+/// more refresh, because x265 refreshes gradually without announcing it.
 fn add_recovery_points(path: &Path) {
     /// Supplemental information: the recovery point is at an order count that is higher by 26, exactly.
     const POINT: &[u8] = &[0, 0, 0, 1, 0x4E, 1, 6, 2, 0x06, 0x94, 0x80];
@@ -757,7 +757,7 @@ fn a_camera_that_sends_requests_is_played_on() {
     assert!(frames.iter().all(|next| matches!(next, Next::Frame(_))), "{frames:?}");
 }
 
-/// Every frame comes, in one session, whatever the camera does that it should not.
+/// Every frame arrives, in one session, whatever the camera does wrong.
 #[test]
 fn what_a_camera_does_wrong_costs_no_frame_and_no_session() {
     let folder = TempDir::new().unwrap();
@@ -828,7 +828,7 @@ fn it_stops_while_it_waits_and_tears_the_session_down() {
             RtspSource::open(&config, "test", &Buffers::host(3), Arc::new(SimulatedClock::default())).unwrap();
         source.next(stop).unwrap()
     };
-    // A session that has not come so far has nothing to tear down.
+    // A session at an earlier step has nothing to tear down.
     let next = while_it_waits(wait, |stop| {
         server.wait_for("PLAY");
         stop.raise();

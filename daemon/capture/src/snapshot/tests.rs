@@ -87,7 +87,7 @@ fn a_picture_that_has_not_changed_is_no_frame_where_the_camera_says_so() {
             _ => answer(client, "200 OK", validators, &jpeg(number as u8 * 10)),
         }
     });
-    // Longer than the timeout: an answer is no silence.
+    // Longer than the timeout: an answer is not silence.
     let timeout = Duration::from_secs(1);
     let (mut source, _) = open(&SnapshotConfig { timeout: timeout.max(HANG), ..config(&server.url("/")) });
     assert_eq!(frame(&mut source).timestamp.monotonic_ns, 0);

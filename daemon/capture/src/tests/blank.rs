@@ -1,4 +1,4 @@
-//! The source that docs/contributing/add-a-source.md adds, and that the page shows code which is built.
+//! The source that docs/contributing/add-a-source.md adds, and a test that the page shows the code that is built.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Closed sources leave nothing behind: no descriptor, no process, no thread.
+//! Closed sources leak nothing: no descriptor, no process, no thread.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
@@ -30,7 +30,7 @@ fn fifty_sources_leave_no_descriptor_no_process_and_no_thread() {
         let mut alone = process::Command::new(env::current_exe().unwrap());
         let output = alone.args(["--exact", name, "--nocapture"]).env(INSIDE, "1").output().unwrap();
         let said = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
-        // With a name that no test has, the program would run none and succeed.
+        // With an unknown name, the program would run no test and succeed.
         assert!(output.status.success() && said.contains("1 passed"), "{said}");
         return;
     }
@@ -68,7 +68,7 @@ fn fifty_sources_leave_no_descriptor_no_process_and_no_thread() {
     }
 }
 
-/// Serves files over HTTP, in a process of its own, because its descriptors would count.
+/// Serves files over HTTP, in a separate process, because its descriptors would count.
 struct FileServer(process::Child, String);
 
 impl FileServer {

@@ -67,7 +67,7 @@ fn jpeg_becomes_rgb_and_half_a_picture_nothing() {
     let mut out = vec![0; layout(32).size_bytes()];
     extract::decode(&bytes, 0, &layout(16), &mut jpeg, &mut out).unwrap();
     assert!(out[..16 * 16 * 3].iter().all(|&value| value.abs_diff(200) <= 2));
-    // A driver may leave zeros after the picture.
+    // A driver may leave zeros after the image.
     let padded = [&bytes[..], &[0; 100]].concat();
     extract::decode(&padded, 0, &layout(16), &mut jpeg, &mut out).unwrap();
     assert!(extract::decode(&bytes[..bytes.len() / 2], 0, &layout(16), &mut jpeg, &mut out).is_err());

@@ -365,7 +365,7 @@ fn stop_is_heard_while_ffmpeg_hangs() {
 /// Makes a part of a picture.
 type Part = fn(&[u8]) -> Vec<u8>;
 
-/// Serves parts of JPEG as `part` makes them of a picture, to each who asks; returns the URL.
+/// Serves JPEG parts, which `part` makes of an image, to each client; returns the URL.
 fn camera_of_parts(folder: &TempDir, part: Part) -> String {
     let pattern = make(folder, "p%02d.jpg", &["-f", "lavfi", "-i", "testsrc2=s=64x48:d=2:r=10"]);
     let picture = |n: usize| std::fs::read(pattern.replace("%02d", &format!("{:02}", n + 1))).unwrap();
@@ -384,7 +384,7 @@ fn parts_with_another_type_none_or_a_wrong_length_are_pictures() {
         let folder = TempDir::new().unwrap();
         let (frames, _, error) = read_all(&config(&camera_of_parts(&folder, of)));
         assert!(error.expect("the camera closes the connection").may_pass());
-        // The picture before the damage, and all after a new connection.
+        // The image before the damage, and all images after a new connection.
         assert!(frames.len() >= 19, "{n}: {} frames", frames.len());
     }
 }
@@ -393,7 +393,7 @@ fn part(head: &str, picture: &[u8]) -> Vec<u8> {
     [b"--ffmpeg\r\n" as &[u8], head.as_bytes(), b"\r\n\r\n", picture, b"\r\n"].concat()
 }
 
-/// Serves a camera's pictures to each who asks, and closes the connection behind them; returns the URL.
+/// Serves a camera's images to each client, and then closes the connection; returns the URL.
 fn camera_that_closes(pictures: Vec<u8>) -> String {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -586,7 +586,7 @@ fn a_live_decoder_gets_what_its_codec_and_container_allow() {
         let (codec, container) = (codec.to_owned(), container.to_owned());
         arguments(&config, &VideoInfo { codec, container, ..info.clone() }, is_live).join(" ").contains(what)
     };
-    // Other decoders would give out B-frames in wrong order.
+    // Other decoders would return B-frames in the wrong order.
     assert!(has("av1", "hls", true, "-flags bitexact+low_delay"));
     assert!(!has("av1", "matroska,webm", false, "low_delay") && !has("mpeg4", "mpegts", true, "low_delay"));
     // Sound that comes first would leave ffmpeg without video.

@@ -77,7 +77,7 @@ fn the_card_gives_the_shapes_that_the_network_leaves_open_and_nobody_asked_for()
     let interleaved = [input("images", &[Dim::Fixed(2), open(""), open(""), Dim::Fixed(3)])];
     assert_eq!(completed("", &interleaved, &card), "images=2x32x64x3");
     assert_eq!(completed("", &[input("images", &[1, 3, 8, 8].map(Dim::Fixed))], &card), "");
-    // What fills the other inputs is in the card, too.
+    // The card also has the values of the other inputs.
     let [images] = &planes;
     let two = [images.clone(), input("image_shape", &[open("n"), open("two")])];
     assert_eq!(completed("", &two, &card), "");

@@ -10,7 +10,7 @@ use visiond_system::testing::{finishes, wait_until};
 
 use super::*;
 
-/// A run in a folder of its own.
+/// A run in its own folder.
 struct Run {
     folder: TempDir,
     signals: Signals,

@@ -1,4 +1,4 @@
-//! The keys that docs/contributing/add-a-source.md adds; `capture` tests that the page shows them.
+//! The keys that docs/contributing/add-a-source.md adds. A test in `capture` checks that the page shows them.
 
 use visiond_kernels::frame::MAX_SIDE;
 

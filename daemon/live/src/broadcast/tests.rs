@@ -14,7 +14,7 @@ fn published(camera: &str, sequence: u64, labels: &[&str]) -> Arc<Published> {
     Arc::new(Published::new(Arc::new(Message { sequence, ..message(camera, labels) })))
 }
 
-/// Runs `test` beside the task that hands round, as a server does.
+/// Runs `test` beside the task that distributes messages, as a server does.
 fn served<F: Future<Output = ()>>(live: &Arc<Live>, test: F) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     let task = Arc::clone(live);
@@ -122,7 +122,7 @@ fn what_a_slow_reader_lost_is_what_it_wanted() {
     send(20..RING as u64 + 100);
     assert_eq!(told(&mut early), (102, 16));
     assert_eq!(told(&mut early), (108, 0));
-    // Who comes later lost nothing of what was before.
+    // A later reader does not count earlier messages as lost.
     let mut late = feed.subscribe(Filter { cameras: vec!["yard".to_owned()], only_detections: false });
     assert!(late.try_next().is_none());
     send(RING as u64 + 100..2 * RING as u64 + 110);
@@ -137,13 +137,13 @@ fn only_who_waits_for_it_is_woken_for_a_message() {
     let feed = live.messages();
     let mut mute = feed.subscribe(Filter::default());
     let mut door = feed.subscribe(Filter { cameras: vec!["door".to_owned()], only_detections: false });
-    // The task that hands round has its turn before this one has its next.
+    // The distributing task runs before this one runs again.
     let handed_round = || tokio::task::yield_now();
     served(&live, async {
         assert!(!feed.publish(&published("door", 1, &[])), "nobody waits");
         assert_eq!(sequences(&mut door, 1).await, [1]);
         assert!(at_once(door.next()).await.is_none());
-        // It gave up waiting without being told; another camera's leaves it asleep, and its own wakes it once.
+        // It stopped waiting without a wake; another camera's message does not wake it, and its own wakes it once.
         assert!(feed.publish(&published("yard", 2, &[])));
         feed.wake();
         handed_round().await;

@@ -1,4 +1,4 @@
-//! Frames left at a view, and what watchers get.
+//! Frames given to a view, and the images that watchers get.
 
 #![allow(clippy::unwrap_used)]
 
@@ -250,7 +250,7 @@ fn closing_gives_every_frame_back_and_refuses_watchers() {
     offer(&view, &pool, 2);
     assert!(all_back(&pool, 3) && !view.wanted());
     assert!(matches!(view.watch(PictureStream::Shown, true), Err(ViewError::NoEncoder { .. })));
-    // What was made before it ended may still be there, nothing more comes.
+    // Images made before it ended may still arrive, but no more.
     let ended = block_on(at_once(async { while watch.next().await.is_some() {} }));
     assert!(ended.is_none());
 }
@@ -345,7 +345,7 @@ fn boxes_are_drawn_on_a_preview_at_its_own_size() {
                 false => view.offer(&Arc::new(frame), &message),
             }
         };
-        // A picture that has waited for long is not given, so one is made until one is taken.
+        // An image that has waited for long is not delivered, so new ones are made until one is taken.
         let picture = block_on(async {
             loop {
                 // None while the encoder has it.

@@ -74,7 +74,7 @@ fn door_result(captured_ns: u64) -> Option<Arc<Message>> {
     Some(Arc::new(Message { monotonic_ns: captured_ns - 1, ..Message::clone(&message) }))
 }
 
-/// Whose frame a picture without boxes is made of.
+/// The source of the frame in an image without boxes.
 fn origin(picture: &Picture) -> u64 {
     let mut rgb = vec![0; 4 * 2 * 3];
     JpegDecoder::new().decode(&picture.jpeg, &mut rgb).unwrap();
@@ -108,7 +108,7 @@ fn people_get_the_preview_and_what_belongs_to_detections_is_of_the_models_frames
         }
     };
     for _ in 0..2 {
-        // The lane may go first, but not for ever.
+        // The lane may go first, but not forever.
         let picture = bench.next(&mut people, |bench| bench.offer_preview(door_result));
         assert_eq!(origin(&picture), PREVIEW);
     }
@@ -202,7 +202,7 @@ fn who_waits_while_both_streams_are_away_gets_the_preview_when_it_returns_alone(
     bench.feed.failed(&Arc::from("away"));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     let picture = runtime.block_on(async {
-        // What was on its way.
+        // The image that was in progress.
         while tokio::time::timeout(Duration::from_millis(200), people.next()).await.is_ok() {}
         let returns = async {
             loop {

@@ -36,13 +36,13 @@ enum Event {
     Ends,
     /// No frame until stop.
     Silence,
-    /// So much time goes by on this clock before what follows.
+    /// This much time passes on the clock before the next event.
     Passes(Arc<SimulatedClock>, Duration),
-    /// What follows is done on a shared thread.
+    /// The next events happen on a shared thread.
     Shares,
     /// Nothing to do for a moment, on the shared thread.
     Idles,
-    /// What follows needs the camera's own thread again.
+    /// The next events need the camera's own thread again.
     Leaves,
     /// Losses without end, on the shared thread.
     Floods,
@@ -51,7 +51,7 @@ enum Event {
 struct Scripted {
     pool: FramePool,
     events: VecDeque<Event>,
-    /// Readable for ever, if the source shares a thread.
+    /// Always readable, if the source shares a thread.
     socket: Option<(UnixStream, UnixStream)>,
 }
 
@@ -137,7 +137,7 @@ impl Source for Scripted {
     }
 }
 
-/// One camera on a lossless mailbox, and what came of it.
+/// One camera on a lossless mailbox, and its results.
 struct Run {
     metrics: Arc<CameraMetrics>,
     active_cameras: Arc<ActiveCameras>,
@@ -158,7 +158,7 @@ impl Opening {
     }
 }
 
-/// A device that is waited for without end, unless there are news.
+/// A device that is awaited forever, unless there is an event.
 struct Device {
     script: VecDeque<Opening>,
     news: std::sync::mpsc::Receiver<()>,
@@ -178,7 +178,7 @@ impl Opener for Device {
     }
 }
 
-/// Notes how long it should pause, and pauses no moment.
+/// Records the requested pause, without pausing.
 struct Impatient {
     script: VecDeque<Opening>,
     is_device: bool,
@@ -226,7 +226,7 @@ fn start(active_cameras: &Arc<ActiveCameras>, script: Vec<Opening>) -> Run {
     start_with(active_cameras, &Arc::default(), scripted(script))
 }
 
-/// As [`start`]: one that has failed stays so until stop.
+/// Like [`start`], but a failed camera stays failed until the stop.
 fn start_resigned(active_cameras: &Arc<ActiveCameras>, script: Vec<Opening>) -> Run {
     start_retrying(EVER, active_cameras, &Arc::default(), scripted(script))
 }
@@ -663,7 +663,7 @@ fn a_camera_that_comes_and_goes_says_so_once_and_then_that_it_is_steady() {
     let mut script: Vec<_> = (0..20).flat_map(|_| [short(), away()]).collect();
     let steady = Passes(Arc::clone(&clock), RetryPolicy::default().stable);
     script.push(Opening::Source(vec![Frame(0), Frame(1), steady, Frame(2), Frame(3), Dies]));
-    // What a source waits for is said at once, though another error was logged just now.
+    // The reason for a wait is logged at once, although another error was logged just now.
     script.push(Opening::Source(vec![Waits, Frame(0), Ends]));
     let pauses = Arc::default();
     let camera = Camera {

@@ -1,4 +1,4 @@
-//! What a collector publishes, logs and hands on.
+//! The messages, log lines and frames that a collector passes on.
 
 #![allow(clippy::unwrap_used)]
 

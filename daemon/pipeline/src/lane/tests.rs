@@ -15,7 +15,7 @@ use super::testing::*;
 use super::*;
 use crate::mailbox::{Delivery, Mailbox, Put};
 
-/// A lane at work, and what a test needs to feed it.
+/// A running lane, and helpers to feed it.
 struct Bench {
     mailbox: Arc<LaneMailbox>,
     model_swap: Arc<ModelSwap>,
@@ -377,7 +377,7 @@ fn a_model_is_exchanged_between_two_runs_and_not_one_frame_is_lost() {
             if n % 10 == 5 {
                 before.push(bench.model_swap.offer(fake_model(&format!("new{n}"), 1, 2, |_| Act::See)));
                 bench.mailbox.call();
-                // It comes back at once also where no frame does.
+                // It returns at once even without a frame.
                 let old = before.last().unwrap().recv_timeout(HANG).unwrap();
                 assert!(old.runner.is_some());
             }
@@ -423,7 +423,7 @@ fn frames_that_contradict_the_card_are_logged_once_until_the_contradiction_chang
         assert!(!logged(Some("a score is from 0 to 1"), seconds));
     }
     assert!(logged(Some("the card names fewer classes"), 3601));
-    // One that changes with every frame is logged as any other error.
+    // An error that changes with every frame is logged like any other.
     assert!(!logged(Some("a score is from 0 to 1"), 3602));
     assert!(logged(Some("a score is from 0 to 1"), 3612));
     assert!(!logged(None, 3613));

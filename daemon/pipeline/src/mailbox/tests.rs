@@ -12,7 +12,7 @@ use super::*;
 
 const LONG: Duration = visiond_system::testing::HANG;
 
-/// An mailbox with a slot for each camera, which are known by their numbers.
+/// A mailbox with a slot for each camera, identified by number.
 fn mailbox<T>(cameras: &[Delivery]) -> Mailbox<usize, T> {
     let mailbox = Mailbox::default();
     cameras.iter().enumerate().for_each(|(camera, delivery)| assert_eq!(mailbox.add(camera, *delivery), camera));
@@ -64,7 +64,7 @@ fn a_batch_holds_one_frame_of_each_camera_and_goes_on_where_the_last_ended() {
 
 #[test]
 fn the_turn_goes_on_when_a_camera_is_removed() {
-    // Of four cameras two were served; one is removed, and the others give a frame again.
+    // Two of four cameras were served; one is removed, and the others deliver a frame again.
     for (removed, next) in [(0, 2), (1, 2), (2, 3), (3, 2)] {
         let mailbox = mailbox(&[Delivery::NewestWins; 4]);
         (0..4).for_each(|camera| assert_eq!(mailbox.put(camera, 0), Put::Stored));

@@ -16,7 +16,7 @@ use visiond_system::testing::{EVER, wait_until};
 use super::*;
 use crate::lane::testing;
 
-/// What an attempt to play the stream does.
+/// The outcome of an attempt to play the stream.
 #[derive(Clone, Copy)]
 enum Act {
     /// Cannot be opened.
@@ -63,7 +63,7 @@ impl Source for Scripted {
     }
 }
 
-/// A preview's thread, and what it has done.
+/// A preview's thread, and its attempts so far.
 struct Bench {
     view: Arc<CameraView>,
     opened: Arc<AtomicUsize>,

@@ -1,4 +1,4 @@
-//! Pipelines that change: what ends, what is left behind, and what keeps it all from ending.
+//! Pipelines that change: threads that end, threads that are abandoned, and threads that prevent the end.
 
 #![allow(clippy::unwrap_used)]
 
@@ -23,7 +23,7 @@ struct Steady {
 struct Orders {
     /// Come to an end.
     end: AtomicBool,
-    /// Hang in a call, whoever says stop.
+    /// Hang in a call, even when told to stop.
     hang: AtomicBool,
     /// It does.
     hangs: AtomicBool,
@@ -272,7 +272,7 @@ fn a_camera_lends_each_frame_to_every_model_that_looks_at_it() {
     let names = |lane: &LaneView| lane.cameras.iter().map(|camera| camera.name.to_string()).collect::<Vec<_>>();
     assert_eq!((names(&lanes[0]), names(&lanes[1])), (vec!["a".to_owned(), "b".to_owned()], vec!["b".to_owned()]));
     assert_eq!(lanes[1].cameras[0].snapshot().dropped_in_all(), 0);
-    // One of its models is asked for no more: the camera is opened again for the other one.
+    // One of its models is no longer needed: the camera is opened again for the other one.
     let hold = bench.pipeline.hold().unwrap();
     bench.pipeline.change(lane(false, vec![stays("a"), starts("b", &Arc::default())])).unwrap();
     drop(hold);

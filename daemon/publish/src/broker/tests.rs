@@ -27,7 +27,7 @@ use visiond_system::testing::TinyDisk;
 struct Broker {
     /// It does not answer.
     down: bool,
-    /// It accepts connections, and then nothing else.
+    /// It accepts connections, but nothing else.
     hangs: bool,
     /// A connection breaks after this many messages, the last few of which are lost; 0: never.
     breaks_after: u64,
@@ -103,7 +103,7 @@ impl BrokerClient for Fake {
             self.to_refuse.push_back(message.number);
             return Ok(());
         }
-        // To the client, the last few before the break look sent; they never arrive.
+        // For the client, the last few before the break count as sent, but they never arrive.
         if broker.breaks_after == 0 || self.sent + unlucky.min(4) < broker.breaks_after {
             broker.arrivals.push((message.camera.to_string(), message.id.to_string(), message.line.clone()));
             self.to_acknowledge.push_back(message.number);

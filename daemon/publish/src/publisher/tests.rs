@@ -371,7 +371,7 @@ fn a_sink_gets_only_what_it_asked_for() {
     let publisher = start(config.clone());
     publisher.publish(&message(0, 0));
     publisher.publish(&message(1, 2));
-    // Values of the frame count as something seen.
+    // Values of the frame count as detections.
     let mut values = Message::clone(&message(2, 0));
     values.embedding = Some(EmbeddingMessage { length: 1, f16: "ADw=".to_owned() });
     publisher.publish(&Arc::new(values));

@@ -245,7 +245,7 @@ fn messages_are_counted_and_not_the_gaps_between_their_numbers() {
     let mut spool = open(folder.path());
     append(&mut spool, 1..4);
     drop(spool);
-    // A file from elsewhere, and the numbers go on after it.
+    // A file from elsewhere; the numbers continue after it.
     let elsewhere = tempfile::tempdir().unwrap();
     let mut other = open(elsewhere.path());
     append(&mut other, FAR..FAR + 2);
@@ -267,7 +267,7 @@ fn messages_are_counted_and_not_the_gaps_between_their_numbers() {
     assert_eq!((spool.records(), spool.unread()), (2, 0));
     spool.write_cursor().unwrap();
     drop(spool);
-    // A full spool counts what it drops likewise.
+    // A full spool counts dropped messages in the same way.
     let mut spool = open(folder.path());
     assert_eq!(spool.records(), 2);
     spool.limit_bytes = 120;
@@ -283,7 +283,7 @@ fn a_start_reads_the_newest_segment_alone() {
     }
     let (old, newest) = (1, 9);
     for first in [old, newest] {
-        // What is written over the last record shows whether it was read.
+        // Bytes written over the last record show whether it was read.
         let path = Segment { first, ..Segment::default() }.path(folder.path());
         let mut bytes = fs::read(&path).unwrap();
         *bytes.last_mut().unwrap() ^= 1;
@@ -414,7 +414,7 @@ fn an_unreadable_segment_is_set_aside_and_the_others_go_out() {
             assert_eq!(spool.unreadable, 1);
             let aside = folder.path().join(format!("{first:016x}.spool.unreadable"));
             assert!(fs::symlink_metadata(&aside).is_ok());
-            // It goes on, under names of its own.
+            // It continues, under new names.
             let next = spool.next_number();
             append(&mut spool, next..next + 2);
             assert_eq!(read_all(&mut spool), [next, next + 1]);
@@ -565,7 +565,7 @@ fn long_lines_are_written_as_short_ones_are_and_share_the_messages_memory() {
     let path = folder.path().join("0000000000000001.spool");
     assert_eq!(fs::read(&path).unwrap(), expected);
     assert!(messages.iter().all(|message| message.line.is_unique() == (message.line.len() < 64 << 10)));
-    // The disk forgets what it could not write.
+    // The disk forgets the bytes that it could not write.
     let mut unsynced = spool.unsynced().unwrap();
     fs::write(&path, vec![0; expected.len()]).unwrap();
     unsynced.failed = true;
@@ -601,7 +601,7 @@ fn each_write_is_synced_once_and_again_after_a_sync_that_failed() {
     assert_eq!((records.start as usize, &records.records.to_vec()[..]), (before, &whole[before..]));
     assert!(second.cursor.is_some() && second.folders.is_empty());
     assert!(spool.unsynced().is_none());
-    // The disk forgets what it could not write.
+    // The disk forgets the bytes that it could not write.
     let start = records.start;
     second.records[0].file.write_all_at(&vec![0; whole.len() - start as usize], start).unwrap();
     second.failed = true;
@@ -613,7 +613,7 @@ fn each_write_is_synced_once_and_again_after_a_sync_that_failed() {
     assert_eq!((third.failed, third.records.len(), third.cursor.is_some()), (true, 2, true));
     third.sync().unwrap();
     assert_eq!((third.failed, fs::read(&path).unwrap()), (false, whole));
-    // What was deleted meanwhile is not written again.
+    // Files deleted meanwhile are not written again.
     append(&mut spool, 6..7);
     let fourth = spool.unsynced().unwrap();
     append(&mut spool, 7..8);

@@ -6,7 +6,7 @@ const BASE: &str = "Content-Base: rtsp://camera:8554/live/";
 const TCP: &str = "Transport: RTP/AVP/TCP;unicast;interleaved=0-1";
 const SESSION: &str = "Session: 12345678;timeout=10";
 
-/// What the client gives of the stream.
+/// The client's output for the stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Given {
     Packet(Vec<u8>),
@@ -36,7 +36,7 @@ impl Played {
         Self { client, now: Instant::now(), given: Vec::new(), sequence: String::new() }
     }
 
-    /// Returns what was sent since the last call.
+    /// Returns the bytes sent since the last call.
     fn sent(&mut self) -> String {
         let sent = std::mem::take(self.client.output());
         String::from_utf8(sent).unwrap()
@@ -226,7 +226,7 @@ fn the_stream_is_asked_for_where_other_clients_do() {
             "rtsp://camera:8554/live/",
         ),
         (&[BASE], "a=control:*", "a=control:/v", "rtsp://camera:8554/live/v", "rtsp://camera:8554/live/"),
-        // Nothing that is no URL gets into the request line.
+        // Only URLs get into the request line.
         (
             &[BASE],
             "a=control:*",
@@ -284,7 +284,7 @@ fn descriptions_come_whatever_the_headers_say() {
     played.ok(&[]);
     played.request();
     assert_eq!(played.describe(&[], "v=0\r\n"), Err(ClientError::NoStream));
-    // One that never comes is waited for, and the client is not busy meanwhile.
+    // The client waits for an answer that never arrives, without being busy.
     let mut played = Played::new(None);
     played.request();
     played.ok(&[]);
@@ -296,7 +296,7 @@ fn descriptions_come_whatever_the_headers_say() {
 
 #[test]
 fn servers_that_refuse_are_asked_in_another_way() {
-    // OPTIONS is a courtesy, and some servers serve known players alone.
+    // OPTIONS is optional, and some servers serve only known players.
     for refusal in ["404 Not Found", "501 Not Implemented", "551 Option not supported", "405 No"] {
         let mut played = Played::new(None);
         assert!(played.expect(&format!("OPTIONS {URL}")).contains("\r\nUser-Agent: visiond\r\n"));
@@ -510,7 +510,7 @@ fn the_session_is_kept_in_the_way_that_the_server_answers() {
         assert_eq!(played.sent(), "");
         played.now -= Duration::from_millis(4999);
     }
-    // It has not, after all: it is asked otherwise at once, and from then on.
+    // It does not have it after all: from now on, the client uses another request.
     played.wait(Duration::from_secs(5));
     played.request();
     played.answer("501 Not Implemented", &[]).unwrap();
@@ -703,7 +703,7 @@ fn requests_of_the_server_are_answered_and_change_nothing() {
         assert_eq!(played.sent(), answer);
         assert_eq!(*played.client.phase(), Phase::Playing);
     }
-    // One that asks and does not read gets no more.
+    // A server that sends requests and does not read gets no more answers.
     for _ in 0..10_000 {
         played.feed(b"OPTIONS * RTSP/1.0\r\nCSeq: 1\r\n\r\n").unwrap();
     }
@@ -791,7 +791,7 @@ fn a_camera_that_answers_with_another_transport_is_said_at_once() {
     for (transport, header) in [
         (Transport::Tcp, TCP),
         (udp, datagrams),
-        // What says little is believed to be what was asked for.
+        // An answer with few details counts as what was requested.
         (Transport::Tcp, "Transport: RTP/AVP;unicast"),
         (Transport::Tcp, "Transport: RTP/AVP/TCP;unicast;client_port=5000-5001"),
         (udp, "Transport: RTP/AVP;unicast"),

@@ -18,7 +18,7 @@ fn found(reader: &Reader, item: Item) -> Found {
     }
 }
 
-/// Gives `bytes` to a reader, and returns what it finds.
+/// Passes `bytes` to a reader, and returns its items.
 fn feed(reader: &mut Reader, mut bytes: &[u8]) -> Result<Vec<Found>, MessageError> {
     let mut items = Vec::new();
     loop {

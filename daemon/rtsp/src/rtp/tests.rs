@@ -26,7 +26,7 @@ impl Sent {
     }
 }
 
-/// What was given: the number, `lost`, and the timestamp.
+/// An output packet: the number, `lost`, and the timestamp.
 type Given = (u16, u16, i64);
 
 struct Stream {
@@ -236,7 +236,7 @@ fn one_datagram_with_an_unlikely_number_changes_nothing_and_two_in_turn_do() {
         [(10, 0), (11, 0), (12, 0), (50_000, 1), (50_001, 0), (50_002, 0)]
     );
     assert_eq!((stream.order.counts.late, stream.order.counts.restarts), (1, 1));
-    // A new count where the numbers were not long ago.
+    // A new count among recent numbers.
     let mut stream = Stream::new(Delivery::Lossy);
     (0..100).for_each(|n| stream.push(Sent::new(n, u32::from(n) * 3000)));
     (0..100).for_each(|n| stream.push(Sent::new(n, u32::from(100 + n) * 3000)));

@@ -149,7 +149,7 @@ fn a_run_sums_up_what_its_cameras_showed_and_its_outputs_got() {
     assert_eq!((parts.sinks.len(), parts.sinks[0].written, parts.sinks[0].lost), (1, 5, 0));
 }
 
-/// Notes what a reload does with the server. It refuses an address of this port.
+/// Records the changes of a reload to the server. It refuses an address with this port.
 #[derive(Default)]
 struct Server(Mutex<Vec<&'static str>>);
 
@@ -206,7 +206,7 @@ fn a_change_touches_what_differs_and_nothing_else() {
     assert_eq!((sinks.len(), &*sinks[0].kind), (1, "file"));
     assert!(sinks[0].queued > 0 && sinks[0].to.ends_with("out.jsonl"), "{:?}", sinks[0]);
 
-    // Pictures that are no longer wanted end, and the camera goes on.
+    // Annotated images end, and the camera continues.
     let plain = DRAWN.replace("annotate", "# annotate");
     let changes = service.apply(place.config(&[STAYS, &plain])).unwrap();
     assert_eq!(changes.pictures.get("drawn"), Some(&Change::Removed));
@@ -342,7 +342,7 @@ fn an_edited_card_and_another_file_of_the_same_name_are_changes_of_the_model() {
     let device = propose(place.text(&[STAYS, "[device]\nname = \"gate\"\n"]));
     assert!(device.restart_needed[0].starts_with("[device] `name` changes to gate at the next start"));
     assert!(device.valid);
-    // Until then, each reload says so again.
+    // Until then, each reload reports it again.
     for _ in 0..2 {
         let changes = service.apply(place.config(&[STAYS, "[device]\nname = \"gate\"\n"])).unwrap();
         assert_eq!((changes.restart_needed.len(), &service.config().device), (1, &place.config(&[STAYS]).device));
@@ -453,7 +453,7 @@ fn a_request_during_a_reload_is_answered_by_the_next_one() {
     let outcome = second.try_recv().unwrap();
     assert_eq!(outcome.changes.iter().map(ToString::to_string).collect::<Vec<_>>(), ["camera other removed"]);
 
-    // A daemon that ends answers nobody, and does not keep them waiting.
+    // A daemon that is ending rejects requests at once.
     let waits = reloads.reloader.reloads.request();
     reloads.reloader.close();
     assert!(waits.blocking_recv().is_err() && reloads.reloader.reloads.request().blocking_recv().is_err());

@@ -84,11 +84,11 @@ fn confined_program() {
     }
 }
 
-/// What the program may do; else the error that it gets.
+/// The results of the program: allowed, or the error.
 struct Report(String);
 
 impl Report {
-    /// Runs the program, confined so; `{}` in a path is the folder.
+    /// Runs the program with this confinement; `{}` in a path is the folder.
     fn of(confinement: impl FnOnce(&Path) -> Option<Confinement>) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path();

@@ -178,7 +178,7 @@ const BOARDS: &[ExpectedBoard] = &[
         folder: "xavier-nx-35.4.1",
         board: "NVIDIA Jetson Xavier NX Developer Kit",
         release: "JetPack 5.1.2 (L4T 35.4.1)",
-        // The power controller's PMIC-Die says 100 °C whatever it is.
+        // The power controller's PMIC-Die always reports 100 °C.
         zones: &[("cpu", 33.0), ("gpu", 31.5), ("aux", 31.5), ("ao", 31.0)],
         hottest: "cpu",
         power_mode: "MODE_20W_6CORE",
@@ -229,7 +229,7 @@ fn every_board_is_read_as_it_says() {
         assert_eq!(seen.look.power_mode.as_deref(), Some(*power_mode), "{folder}");
         assert_eq!(seen.look.gpu_load, *gpu_load, "{folder}");
         assert_eq!(seen.look.alarms, pairs(alarms), "{folder}");
-        // Neither what stood in the counters at the start nor a cooling device that rests is throttling.
+        // Neither the counters' values at the start nor an idle cooling device counts as throttling.
         assert_eq!(seen.throttled, 0, "{folder}");
         let hot = copy(folder);
         for entry in fs::read_dir(hot.path().join("sys/class/thermal")).unwrap() {
@@ -295,7 +295,7 @@ fn heat_is_told_once_with_a_remedy_and_once_when_it_is_over() {
          Cool it better (fan, heat sink, air), or choose a lower power mode: nvpmodel -m"
     );
     assert_eq!(seen.short(), "gpu 99 °C, MAXN_SUPER, GPU 45 %, throttled");
-    // It comes and goes: one line for all of it.
+    // It starts and stops repeatedly: one line for all.
     for second in (15..100).step_by(5) {
         put(root.path(), "sys/class/thermal/cooling_device0/cur_state", if second % 2 == 0 { "0\n" } else { "1\n" });
         assert_eq!(seen.take(files.look(), at(second)), None, "at {second} s");

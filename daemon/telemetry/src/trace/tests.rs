@@ -1,4 +1,4 @@
-//! Recordings: what is in them, and what they cost when there is none.
+//! Recordings: their contents, and the cost when there is none.
 
 #![allow(clippy::unwrap_used)]
 

@@ -151,7 +151,7 @@ fn wrong_tokens_are_refused_slowly_and_one_at_a_time() {
     });
 }
 
-/// A guard in front of a page, with what a client gets from it.
+/// A guard in front of a page, and a client's answers.
 struct Guarded {
     guard: Arc<Guard>,
     http: Arc<HttpCounts<AtomicU64>>,
@@ -205,7 +205,7 @@ fn a_client_without_the_token_gets_the_login_page_health_and_nothing_else() {
     on_a_runtime(async {
         let guarded = Guarded::new(Rules::new(Some(&token()), &[]));
         let bearer = format!("authorization: Bearer {TOKEN}");
-        // What a client sends, and the answer: its status and a part of its body.
+        // A client's request, and the answer: its status and a part of its body.
         let cases = [
             ("GET /", vec![], 401, "<form"),
             ("POST /", vec![], 401, "the token is missing or wrong"),

@@ -135,7 +135,7 @@ fn every_counter_of_the_status_has_a_metric() {
         |part: ModelStatus| render(&StatusReport { models: vec![part], ..StatusReport::default() }),
         &[],
     );
-    // What is lost is told by its causes.
+    // Losses are counted by cause.
     assert_has_metrics(
         |part: SinkCounts| render(&StatusReport { sinks: vec![part], ..StatusReport::default() }),
         &["lost"],

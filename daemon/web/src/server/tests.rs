@@ -1,4 +1,4 @@
-//! A whole server on a socket of its own, for a service of test patterns and a tiny model; clients speak HTTP by hand.
+//! A whole server on its own socket, for a service of test patterns and a tiny model; clients speak HTTP by hand.
 
 #![allow(clippy::unwrap_used)]
 
@@ -51,7 +51,7 @@ const ATTIC: &str = "
 name = \"attic\"
 source = { type = \"images\", path = \"/nowhere\" }
 ";
-/// A camera that is there, and never gives a frame.
+/// A camera that is present, but never delivers a frame.
 const SILENT: &str = "
 [[camera]]
 name = \"silent\"

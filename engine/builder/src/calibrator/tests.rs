@@ -47,7 +47,7 @@ impl Caller {
 
     fn batch_size(&self) -> i32 {
         let call: unsafe extern "C" fn(*mut c_void) -> i32 = self.entry(self.first);
-        // SAFETY: as NvInfer.h has it.
+        // SAFETY: the signature is that in NvInfer.h.
         unsafe { call(self.this) }
     }
 
@@ -71,21 +71,21 @@ impl Caller {
 
     fn write_cache(&self, bytes: &[u8]) {
         let call: unsafe extern "C" fn(*mut c_void, *const c_void, usize) = self.entry(self.first + 3);
-        // SAFETY: as NvInfer.h has it.
+        // SAFETY: the signature is that in NvInfer.h.
         unsafe { call(self.this, bytes.as_ptr().cast(), bytes.len()) }
     }
 
     fn algorithm(&self) -> i32 {
         let call: unsafe extern "C" fn(*mut c_void) -> i32 = self.entry(self.first + 4);
-        // SAFETY: as NvInfer.h has it.
+        // SAFETY: the signature is that in NvInfer.h.
         unsafe { call(self.this) }
     }
 
     fn quantile(&self) -> f64 {
-        // Behind the destructors in TensorRT 8.
+        // After the destructors in TensorRT 8.
         let slot = if self.first == 0 { 7 } else { 9 };
         let call: unsafe extern "C" fn(*const c_void) -> f64 = self.entry(slot);
-        // SAFETY: as NvInfer.h has it.
+        // SAFETY: the signature is that in NvInfer.h.
         unsafe { call(self.this) }
     }
 

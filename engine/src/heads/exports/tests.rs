@@ -1,4 +1,4 @@
-//! Whose export a model is, and the cards that go with it: each rule of `exports.rs`, and what differs from it in one thing alone.
+//! The exporter of a model, and its card: each rule of `exports.rs`, and models that differ from it in one property.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use crate::heads::guess::tests::row;
 use crate::heads::model_facts::ModelFacts;
 use crate::onnx::{OutputTail, PartKind};
 
-/// Models, and under each what `inspect` makes of it.
+/// Models, and under each the result of `inspect`.
 const EXPORTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/heads/exports.txt");
 
 /// Reads `NAME:1,3,?,640`: f32 unless `=TYPE` follows, after an operator that is unknown unless `~OPERATOR` follows.
@@ -41,7 +41,7 @@ fn tensor(text: &str) -> (TensorInfo, OutputTail) {
     (TensorInfo { name: name.to_owned(), dtype, shape: Some(shape) }, tail)
 }
 
-/// Returns what a model is taken for: `INPUT... -> OUTPUT... {KEY=VALUE; ...}`.
+/// Returns the detected exporter of a model: `INPUT... -> OUTPUT... {KEY=VALUE; ...}`.
 fn answer(model: &str) -> String {
     let (model, metadata) = model.split_once(" {").unwrap_or((model, ""));
     let notes = metadata.trim_end_matches('}').split("; ").filter_map(|note| note.split_once('='));

@@ -32,7 +32,7 @@ fn decode(spec: &HeadSpec, classes: usize, width: usize, rows: &[f32]) -> Result
     let input = HeadInput { outputs: &outputs, input_size: SIZE, score_threshold: 0.25, mapping: None };
     let mut out = Decoded::default();
     let decoded = head.decode(&input, &mut out).map_err(|error| error.to_string());
-    // The trial of a model reports what a frame does.
+    // The trial of a model reports the same as a frame.
     assert_eq!(head.check_numbers(&input).is_err(), decoded.is_err());
     assert!(decoded.is_ok() || out.candidates.is_empty(), "nothing of that frame is read");
     decoded.map(|()| out.candidates.iter().map(|found| (found.class_id, found.score)).collect())
@@ -79,7 +79,7 @@ fn rounding_and_unused_rows_are_no_contradiction() {
         // As f16 rounds.
         ([10.0, 10.0, 9.0, 9.0, 1.0005, 79.0], Some((79, 1.0005))),
         ([-20.0, 10.0, 700.0, 640.0, 0.25, 0.004], Some((0, 0.25))),
-        // Unused rows, whatever else they hold.
+        // Unused rows, whatever their other values.
         ([0.0; 6], None),
         ([-1.0; 6], None),
         ([f32::NAN, 9.0, 3.0, 2.0, 0.0, 500.0], None),
@@ -189,7 +189,7 @@ fn labels_of_open_size_are_not_read_as_rows() {
     assert!(build(&spec(None), &[open("dets", DType::F32, Some(5)), labels], SIZE, 4).is_ok());
 }
 
-/// A number near what the check compares with, or any bits.
+/// A number near the check's limits, or any bits.
 fn number() -> impl Strategy<Value = f32> {
     let ends = prop_oneof![
         (-3..100_i32).prop_map(|whole| whole as f32),

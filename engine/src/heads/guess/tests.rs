@@ -312,7 +312,7 @@ fn several_rows_of_scores_are_attributes_and_their_card_runs() {
     let head = crate::card::Card::from_toml(&card, std::path::Path::new("net.toml")).unwrap().head;
     let infos: Vec<TensorInfo> = outputs.iter().map(|(info, _)| info.clone()).collect();
     assert!(crate::heads::build(&head, &infos, (64, 64), 0).is_ok());
-    // A face: scores, a box, landmarks; and nothing but numbers.
+    // A face: scores, a box, landmarks; and only numbers.
     assert_eq!(guess(&[softmax("prob", 2), raw("box4", &[1, 4])]), None);
     assert_eq!(guess(&[softmax("prob", 2), raw("output1", &[1, 10])]), None);
     assert_eq!(guess(&[raw("age", &[1, 1]), raw("age2", &[1, 1])]), None);
@@ -355,7 +355,7 @@ fn layers_of_scores_and_of_distances_show_how_many_bins_there_are() {
         card.lines().find(|line| line.starts_with("reg_max")).map(str::to_owned)
     };
     assert_eq!(bins(&[52, 9]).as_deref(), Some("reg_max = 12"));
-    // Of one of them alone nothing follows, nor of a layer as wide as the row or wider.
+    // One of them alone proves nothing, nor does a layer as wide as the row or wider.
     for widths in [&[52][..], &[9], &[61], &[61, 64]] {
         assert_eq!(bins(widths).as_deref(), Some("reg_max = 7"), "{widths:?}");
     }
@@ -553,7 +553,7 @@ fn a_fomo_is_known_by_its_name_and_its_cells_of_eight_pixels() {
     assert_eq!(card("StatefulPartitionedCall:0", [6, 10, 3]), None);
 }
 
-/// What every kind of row was guessed to be.
+/// The guess for every kind of row.
 const GUESSES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/heads/guess_rows.txt");
 
 #[test]

@@ -76,7 +76,7 @@ fn the_background_is_not_reported_and_classes_count_without_it() {
     assert_eq!(of(Background::First, 0), [(1, 20, [3, 0, 8, 4])]);
     assert_eq!(of(Background::First, 2), [(1, 20, [3, 0, 8, 4])]);
     assert_eq!(of(Background::Last, 2), [(0, 12, [0, 0, 3, 4])]);
-    // 255 marks what has no class.
+    // 255 marks pixels without a class.
     let ignored: Vec<f32> = numbers.iter().map(|&class| if class == 0.0 { 255.0 } else { class }).collect();
     let out = decode(&PLAIN, &tensor("y", &[1, 4, 8]), &bytes(&ignored), 3, (8, 4));
     assert_eq!(found(&out), [(2, 20, [3, 0, 8, 4])]);
@@ -170,7 +170,7 @@ fn numbers_that_cannot_be_classes_or_scores_are_doubted() {
     let depths: Vec<f32> = (0..32_u8).map(|cell| f32::from(cell) * 0.37).collect();
     let error = doubt(&PLAIN, &[1, 1, 4, 8], 0, &depths);
     assert!(error.starts_with("head.family ") && error.contains("are not whole"), "{error}");
-    // Logits that the card calls probabilities, and the other way round.
+    // Logits that the card calls probabilities, and vice versa.
     let logits: Vec<f32> = (0..96_u8).map(|at| f32::from(at % 7) - 3.0).collect();
     let none = spec(Some(Activation::None), Background::None);
     let softmax = spec(Some(Activation::Softmax), Background::None);

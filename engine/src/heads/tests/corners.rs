@@ -1,4 +1,4 @@
-//! The head that docs/contributing/add-a-head.md adds, and that the page shows code which is built.
+//! The head that docs/contributing/add-a-head.md adds, and a test that the page shows the code that is built.
 
 use visiond_kernels::filter::FilterSpec;
 

@@ -14,7 +14,7 @@ use crate::backend::TensorInfo;
 use crate::heads::spec::*;
 use crate::heads::*;
 
-/// A model's outputs, made up.
+/// A model's synthetic outputs.
 pub(super) struct MadeUpModel {
     pub(super) infos: Vec<TensorInfo>,
     shapes: Vec<Vec<usize>>,
@@ -223,7 +223,7 @@ fn outputs_of_no_known_shape_have_no_filter() {
     assert!(head.filter(&[unknown], (640, 640), 0.3).is_none());
     assert!(head.filter(&[tensor("o", &[1, 84, 8400])], (640, 640), 0.3).is_some());
     assert!(head.filter(&[tensor("o", &[1, 85, 8400])], (640, 640), 0.3).is_none());
-    // A batch is the filter's to take apart.
+    // The filter splits a batch itself.
     assert_eq!(
         head.filter(&[tensor("o", &[8, 84, 8400])], (640, 640), 0.3),
         head.filter(&[tensor("o", &[1, 84, 8400])], (640, 640), 0.3)

@@ -1,4 +1,4 @@
-//! Attributes, embeddings and depth: what cards and outputs fit, and what hostile numbers give.
+//! Attributes, embeddings and depth: matching cards and outputs, and hostile numbers.
 #![allow(clippy::unwrap_used)]
 
 use std::path::Path;
@@ -31,7 +31,7 @@ fn infos(outputs: Outputs<'_>) -> Vec<TensorInfo> {
     outputs.iter().map(|(name, shape, _)| tensor(name, shape)).collect()
 }
 
-/// Does with the card's head and its input what `read` says.
+/// Applies `read` to the card's head and its input.
 fn with_input<T>(text: &str, outputs: Outputs<'_>, read: impl FnOnce(&mut dyn Head, &HeadInput<'_>) -> T) -> T {
     let card = card(text);
     let mut head =

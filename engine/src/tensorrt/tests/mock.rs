@@ -1,5 +1,5 @@
-//! Libraries made for the test: every virtual notes that it was called, so that each of our calls can be shown to have
-//! reached the right method of the right object. The tables are made from `slots.md`, not from ours.
+//! Libraries made for the test: every virtual method records its calls, which shows that each of our calls reaches the right
+//! method of the right object. The tables are made from `slots.md`, not from ours.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::fmt::Write as _;
@@ -289,7 +289,7 @@ fn each_method_of_every_version_is_the_one_that_is_called() {
     }
 }
 
-/// Opens a library whose functions take and do what the test says.
+/// Opens a library whose functions have the signatures that the test needs.
 pub(super) fn unsafe_open(path: &Path) -> Handle {
     // SAFETY: the library is the one that this test compiled.
     unsafe { Handle::new(path) }.unwrap()
@@ -341,7 +341,7 @@ fn flow(library: &'static Library, mock: &Mock) {
             assert_eq!(sizes_of_32(*mock.pointer("mock_dims").cast()).unwrap(), [6, 7]);
         }
     }
-    // A builder that is none: what TensorRT 10 and 11 give where CUDA does not work.
+    // An invalid builder, as TensorRT 10 and 11 return without a working CUDA.
     let error = library.create_builder().err().unwrap().to_string();
     assert!(error.contains("found no working CUDA GPU"), "{error}");
     let deleted = mock.number("mock_deleted");

@@ -199,7 +199,7 @@ fn types_and_shapes(stub: &Stub) {
             assert_eq!(session.output(1).unwrap().to_f32().len(), 4);
         }
     }
-    // A type that nothing of ours reads.
+    // A type that our code does not read.
     let error = stub.load("types", "tensor images 1 0 0 2 3\ntensor found 2 6 0 2").unwrap_err();
     assert!(error.contains("found") && error.contains("FP8"), "{error}");
 }
@@ -234,7 +234,7 @@ fn profiles(stub: &Stub) {
     assert!(error.contains("the engine was built for"), "{error}");
 }
 
-/// What TensorRT says of an engine that it refuses is passed on, with what the file beside it tells.
+/// TensorRT's reason for rejecting an engine is passed on, with the information in the file beside it.
 fn wrong_engines(stub: &Stub) {
     let error = stub.load("refused", "refuse the plan is of no use").unwrap_err();
     assert!(error.contains("the plan is of no use") && error.contains("visiond build"), "{error}");
@@ -255,7 +255,7 @@ fn wrong_engines(stub: &Stub) {
     }
 }
 
-/// TensorRT refuses an engine on a GPU that is lost, and does not say why.
+/// TensorRT rejects an engine on a lost GPU without a reason.
 fn lost_gpu(stub: &Stub, driver: &libloading::os::unix::Library) {
     let path = stub.engine("lost", "refuse the GPU does not answer");
     // SAFETY: the stub has this function.

@@ -1,4 +1,4 @@
-//! What cameras, upload servers and people do with the files of a folder.
+//! Tests with the file operations of cameras, upload servers and people.
 
 #![allow(clippy::unwrap_used)]
 
@@ -29,7 +29,7 @@ impl Inbox {
         Self::with(recursive, |_| {}, true)
     }
 
-    /// As [`open`](Self::open), in a place where inotify does not work.
+    /// Like [`open`](Self::open), on a file system without inotify.
     fn scanned() -> Self {
         Self::with(true, |_| {}, false)
     }
@@ -69,7 +69,7 @@ impl Inbox {
         self.now += time;
     }
 
-    /// Reads all pictures that are complete; returns their names in the order that they came.
+    /// Reads all complete images; returns their names in order of arrival.
     fn read(&mut self) -> Vec<String> {
         let now_ns = self.now.as_nanos() as u64;
         self.watch.refresh(now_ns).unwrap();
@@ -121,7 +121,7 @@ fn a_picture_that_is_written_in_place_is_complete_when_its_writer_closes_it() {
     assert_eq!(inbox.read(), ["a.png"]);
     inbox.write("a.png", "written again");
     assert_eq!(inbox.read(), ["a.png"]);
-    // Closing it without a change is no new picture.
+    // Closing it without a change does not make a new image.
     drop(fs::OpenOptions::new().append(true).open(inbox.path("a.png")).unwrap());
     assert_eq!((inbox.read_for(30), inbox.watch.take_lost()), (vec![], 0));
 }
@@ -272,7 +272,7 @@ fn a_folder_that_gets_another_name_has_nothing_new() {
     assert_eq!(inbox.read_for(3), ["2024/a/2.png"]);
     inbox.write("2024/a/3.png", "x");
     assert_eq!(inbox.read(), ["2024/a/3.png"], "its events have the new name");
-    // Out of the tree: its later pictures are none of this folder.
+    // Moved out of the tree: its later images do not belong to this folder.
     let other = TempDir::new_in(inbox.folder.path().parent().unwrap()).unwrap();
     fs::rename(inbox.path("2024"), other.path().join("2024")).unwrap();
     assert_eq!(inbox.read(), [""; 0]);
@@ -430,7 +430,7 @@ fn stop_ends_long_work() {
         inbox.pass(INTERVAL);
         inbox.refresh();
         assert_eq!((inbox.watch.looks, inbox.watch.needs_resync), (0, true));
-        // Nothing is missed if the work goes on.
+        // Nothing is missed if the work continues.
         inbox.watch.heed(&Stop::new().unwrap());
         assert_eq!((inbox.read_for(10).len(), inbox.watch.needs_resync), (500, false));
     }

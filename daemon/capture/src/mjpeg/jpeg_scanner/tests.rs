@@ -16,7 +16,7 @@ pub(crate) fn picture(level: u8, width: u32, height: u32) -> Vec<u8> {
     JpegEncoder::new(80).unwrap().encode_rgb(&pixels, width, height).unwrap()
 }
 
-/// Puts a segment behind the first marker.
+/// Inserts a segment after the first marker.
 fn with_segment(picture: &[u8], marker: u8, content: &[u8]) -> Vec<u8> {
     let length = u16::try_from(content.len() + 2).unwrap().to_be_bytes();
     [&picture[..2], &[0xff, marker], &length, content, &picture[2..]].concat()
@@ -45,12 +45,12 @@ fn a_picture_ends_at_its_own_end_whatever_is_in_it() {
     let zeros = [0xff, 0xff, 0xff];
     for odd in [
         plain.clone(),
-        // A thumbnail, whose end is not the picture's.
+        // A thumbnail, whose end is not the end of the image.
         with_segment(&plain, 0xe1, &[b"Exif\0\0", &thumbnail[..]].concat()),
         with_segment(&plain, 0xe2, b"\xff\xd9\xff\xd8\xff\xda\xff\xd9"),
         with_segment(&plain, 0xfe, b"--frame\r\nContent-Length: 3\r\n\r\n\xff\xd9"),
         with_segment(&plain, 0xe0, &[]),
-        // The number of lines behind the scan (ITU-T T.81, B.2.5).
+        // The number of lines after the scan (ITU-T T.81, B.2.5).
         [&plain[..plain.len() - 2], b"\xff\xdc\0\x04\0\x18", &plain[plain.len() - 2..]].concat(),
         // Fill bytes before a marker.
         [&plain[..2], &zeros, &plain[2..]].concat(),

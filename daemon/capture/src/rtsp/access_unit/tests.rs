@@ -40,7 +40,7 @@ fn single_units_aggregates_and_fragments_make_the_same_picture() {
         &[(&aggregate, 1, false, 0), (&[0x7C, 0x85, 0x88], 1, false, 0), (&[0x7C, 0x45, 9], 1, true, 0)],
     ];
     for packets in ways {
-        // The packet behind the first key frame shows that the marker bit has ended it.
+        // The packet after the first key frame shows that the marker bit has ended it.
         let units = assemble(&mut h264(), &[packets, &[(INTER, 2, false, 0)]].concat());
         assert_eq!(units.len(), 1);
         assert_eq!(units[0].data, annex_b(&[SPS, PPS, IDR]));
@@ -333,7 +333,7 @@ fn what_no_picture_can_be_made_of_has_a_reason() {
     assert_eq!(assembler.reason(), None, "a whole picture came");
 }
 
-/// Packs bits and the one that ends them behind a header.
+/// Packs bits and the stop bit after a header.
 fn pack(header: &[u8], bits: &str) -> Vec<u8> {
     let mut bits = format!("{bits}1");
     bits.extend(std::iter::repeat_n('0', bits.len().wrapping_neg() % 8));
@@ -352,7 +352,7 @@ fn numbered(header: u8, number: u32) -> Vec<u8> {
     pack(&[header], &format!("1001101{:04b}{key}0000", number % 16))
 }
 
-/// Plays a key frame and twelve reference pictures, then pictures with these frame numbers, behind so many lost packets. Returns
+/// Plays a key frame and twelve reference frames, then frames with these numbers, each after this many lost packets. Returns
 /// whether each follows a loss.
 fn losses(sps: &[u8], pictures: &[(u8, u32, u16)]) -> Vec<bool> {
     let mut assembler = Assembler::new(Codec::H264, &annex_b(&[sps, PPS]));
@@ -369,7 +369,7 @@ fn losses(sps: &[u8], pictures: &[(u8, u32, u16)]) -> Vec<bool> {
 fn frame_numbers_show_whether_a_reference_picture_is_among_the_lost() {
     let (reference, other, key) = (0x41, 0x01, 0x65);
     assert_eq!(losses(COUNTED, &[(other, 13, 0), (reference, 13, 0), (reference, 14, 0)]), [false; 3]);
-    // Pictures that no other refers to.
+    // Frames that no other frame refers to.
     assert_eq!(losses(COUNTED, &[(reference, 13, 3), (reference, 14, 0)]), [false; 2]);
     assert_eq!(losses(GAPS, &[(reference, 13, 3)]), [true], "here the numbers prove nothing");
     // A reference picture.
@@ -400,7 +400,7 @@ fn a_lost_slice_of_an_unreferenced_picture_costs_only_that() {
 
 #[test]
 fn supplemental_information_makes_a_recovery_point() {
-    // Six frames later, exact, not cut; behind another message.
+    // Six frames later, exact, not cut; after another message.
     let point = pack(&[0x06, 5, 1, 0x55, 6, 1], "0011110");
     let packets: [Packet<'_>; 3] = [(&point, 1, false, 0), (INTER, 1, true, 0), (INTER, 2, true, 0)];
     let units = assemble(&mut Assembler::new(Codec::H264, &annex_b(&[SPS, PPS])), &packets);

@@ -56,7 +56,7 @@ fn pictures_that_are_shown_before_an_open_recovery_point_are_not_whole() {
     ];
     assert_eq!(continuity.next(&unit(stream[0].0, stream[0].1)), (Whole, true));
     assert_eq!(judge(&mut continuity, &stream[1..]), [Recovering, Recovering, Whole, Whole]);
-    // All is whole once so many have come that none can be shown earlier.
+    // The loss is over once enough frames have arrived that none can be shown earlier.
     let more: Vec<_> =
         (9..9 + u32::from(MOST_REORDERED)).map(|n| (Access::Inter, at(n, i64::from(n) * 2 + 2, true))).collect();
     assert!(judge(&mut continuity, &more).iter().all(|verdict| *verdict == Whole));
@@ -78,7 +78,7 @@ fn a_gradual_refresh_is_over_at_the_reference_picture_that_it_names() {
     ];
     let expected = [Recovering, Recovering, Recovering, Recovering, Whole, Recovering, Whole];
     assert_eq!(judge(&mut continuity, &stream), expected);
-    // A loss in the middle begins all over.
+    // A loss in the middle starts the wait again.
     continuity.lose();
     assert_eq!(judge(&mut continuity, &stream[..2]), [Recovering; 2]);
     let lost = AccessUnit { follows_loss: true, ..unit(Access::Inter, at(18, 6, true)) };

@@ -40,7 +40,7 @@ fn a_camera_whose_clock_is_wrong_is_not_believed() {
 #[test]
 fn times_come_out_in_the_order_of_presentation_and_never_go_back() {
     let mut times = PendingTimes::new(2);
-    // I, P, B, B as they are decoded.
+    // I, P, B, B in decoding order.
     for (presentation, ns) in [(0, 1), (3, 2), (1, 3), (2, 4)] {
         times.add(presentation, Some(at(ns)));
     }
@@ -57,7 +57,7 @@ fn times_come_out_in_the_order_of_presentation_and_never_go_back() {
 #[test]
 fn the_frames_before_a_recovery_point_are_the_first_and_damage_lasts_as_long_as_the_decoder() {
     let mut times = PendingTimes::new(1);
-    // As they are decoded: a picture, and two that are shown before it.
+    // In decoding order: a frame, and two that are shown before it.
     for fate in [Fate::Published, Fate::Discarded, Fate::Discarded] {
         times.add_fate(fate);
     }

@@ -31,7 +31,7 @@ fn file_422(quality: u8, width: u32, height: u32) -> Vec<u8> {
     encoder.encode_read().unwrap()
 }
 
-/// What a camera sends of a file: its kind (0 or 1), its tables and its scan.
+/// The parts of a file that a camera sends: its kind (0 or 1), its tables and its scan.
 struct Parts {
     kind: u8,
     tables: Tables,
@@ -164,7 +164,7 @@ fn the_huffman_tables_are_the_standard_ones() {
 fn tables_of_a_q_are_sent_once_and_kept() {
     let (fine, coarse) = (parts(&file(95, 64, 64)), parts(&file(10, 64, 64)));
     let mut stream = Stream::default();
-    // Before the tables have come, there is nothing to make a picture with.
+    // Before the tables have arrived, no image can be built.
     stream.send(&payloads(&fine, 130, Some(&[]), 1400), &[]);
     assert_eq!(stream.assembler.take_damaged(), 1);
     stream.send(&payloads(&fine, 130, Some(&fine.tables.concat()), 1400), &[]);
@@ -200,7 +200,8 @@ fn a_picture_that_lost_a_packet_is_dropped_and_counted_and_the_next_is_whole() {
 fn pieces_that_contradict_each_other_are_no_picture() {
     let parts = parts(&file(80, 96, 64));
     let good = payloads(&parts, 80, None, 200);
-    // Place in the payload, and what stands there: a later offset, another kind, Q, width or height; no size; reserved values.
+    // Position in the payload, and the bytes there: a later offset, another kind, Q, width or height; no size; reserved
+    // values.
     for (piece, at, value) in [
         (1, 3, 7),
         (1, 4, 0),

@@ -45,7 +45,7 @@ fn a_camera_that_accepts_connections_is_there() {
 
 #[test]
 fn a_camera_that_accepts_no_connection_is_absent_and_returns() {
-    // It has the port for itself, and refuses connections until it listens.
+    // It reserves the port, and refuses connections until it listens.
     let camera = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
     camera.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).unwrap();
     let mut reachability = at(&url(camera.local_addr().unwrap().as_socket().unwrap().port()));
@@ -116,7 +116,7 @@ fn a_camera_whose_sessions_end_at_another_connection_is_tried_no_more() {
     let (soon, late) = (Duration::ZERO, Duration::from_secs(60));
     assert!(!end(soon) && !end(late) && !end(soon));
     assert!(end(soon));
-    // A session without a try says nothing.
+    // A session without a test connection proves nothing.
     at(&url).session_ended(Instant::now());
     assert!(at(&url).is_harmful());
 }

@@ -96,7 +96,7 @@ fn no_more_than_so_many_bytes_wait() {
     queue.push(large(Access::Inter, 1));
     queue.push(large(Access::Key, 2));
     assert_eq!(queue.take_loss(), Some((2, LossCause::Overload)));
-    // Not even what a key frame begins may stay where it is too much.
+    // Even a key frame and its followers are dropped if they are too large.
     queue.push(large(Access::Inter, 3));
     queue.push(large(Access::Inter, 4));
     assert_eq!(queue.take_loss(), Some((3, LossCause::Overload)));
@@ -151,7 +151,7 @@ fn a_stream_without_a_further_key_frame_ends_the_wait_for_one() {
     let passed = Some(Instant::now());
     assert!(matches!(queue.take(1, passed, || false, None), Taken::TimedOut));
     assert_eq!(queue.take_loss(), Some((5, LossCause::Overload)));
-    // What is there is late, but it is there.
+    // The available units are late, but they are kept.
     push(&queue, "K");
     assert!(matches!(queue.take(1, passed, || false, None), Taken::Unit(_)));
 }
@@ -171,7 +171,7 @@ fn a_unit_for_another_decoder_comes_first_again_or_the_next_key_frame_does() {
     queue.put_back(inter);
     assert_eq!(queue.take_loss(), Some((2, LossCause::Overload)));
     assert_eq!((next().presentation, next().presentation), (3, 4));
-    // Nothing is behind it: what comes before a key frame is dropped.
+    // No key frame precedes it: units before a key frame are dropped.
     queue.put_back(unit(Access::Inter, 4));
     push(&queue, "IK");
     assert_eq!(queue.take_loss(), Some((2, LossCause::Overload)));
@@ -220,7 +220,7 @@ fn after_a_loss_nothing_comes_until_the_next_key_frame_and_that_is_counted_as_da
     }
     assert!(!queue.awaits_entry());
     assert_eq!(queue.take_loss(), Some((4, LossCause::Corrupt)), "the lost one, two behind it and the leading one");
-    // A key frame needs nothing of before.
+    // A key frame needs no earlier unit.
     queue.push(behind_loss(Access::Key, 8));
     queue.push(unit(Access::Inter, 9));
     assert_eq!(queue.take_loss(), None);

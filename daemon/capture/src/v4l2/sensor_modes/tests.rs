@@ -141,7 +141,7 @@ fn properties_are_read_row_by_row_whatever_their_length() {
     assert_eq!(modes.iter().map(|mode| mode.fps.unwrap()).collect::<Vec<_>>(), [30.0, 30.0, 60.0, 60.0, 30.0]);
     assert_eq!(modes.iter().map(|mode| mode.fourcc.unwrap()).collect::<Vec<_>>(), IMX185_CODES.map(|code| *code));
     assert_eq!(choose(&modes, Some(0), None, &wanted(1920, 1080, 60.0)), Some(2));
-    // A driver that lacks them, or has rows of another kind, says nothing.
+    // A driver without them, or with rows of another kind, gives no modes.
     let plain = super::tests::modes(IMX219);
     for (count, image, control) in [(0, vec![], vec![]), (5, vec![7; 5], vec![9; 10]), (9, vec![1; 5], vec![1; 5])] {
         let mut modes = plain.clone();
@@ -179,7 +179,7 @@ fn the_mode_and_its_own_size_are_set_by_control_where_the_driver_wants_that() {
         (wanted(0, 0, 60.0), Some(4)),
         (wanted(0, 0, 0.0), Some(1)),
         (wanted(1920, 0, 0.0), Some(2)),
-        // A size that the sensor lacks is none: the stored mode stays.
+        // A size that the sensor lacks has no mode: the stored mode stays.
         (wanted(1000, 1000, 0.0), Some(1)),
     ] {
         let found = resolved(&sensor("tegra-video", IMX219, 1), &config);

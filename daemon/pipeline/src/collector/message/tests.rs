@@ -214,7 +214,7 @@ fn masks_of_noise_are_left_out_and_those_of_objects_stay() {
             (&json!(true), None)
         );
     }
-    // Nothing is left out of what nobody asked for.
+    // Parts that nobody requested do not count as left out.
     assert_eq!(detections_with(&[noise(0), noise(1), noise(2)], MaskForm::None).truncated_masks(), 0);
 }
 

@@ -39,7 +39,7 @@ async fn bytes_got(broker: &mut DuplexStream) -> BytesMut {
     bytes
 }
 
-/// Returns what the broker has received: each packet as `number text`, `release number`, or its kind.
+/// Returns the packets that the broker has received: each as `number text`, `release number`, or its kind.
 async fn got(broker: &mut DuplexStream) -> Vec<String> {
     let mut bytes = bytes_got(broker).await;
     let mut packets = Vec::new();
@@ -524,7 +524,7 @@ fn thirty_days_of_pings_packet_ids_and_refusals_stay_within_their_bounds() {
         assert_eq!((sent, seen), (259_200, 259_199));
         // Each minute is quiet long enough for more than one ping at half of the 20 s.
         assert!(pings >= 43_200, "{pings}");
-        // A suspended machine asks before it gives up.
+        // After a suspension, the session pings before it gives up.
         let later = start + SECOND * (40 * 86_400);
         session.tick(later);
         assert_eq!(now(&mut session).await, None, "the first tick after a pause");

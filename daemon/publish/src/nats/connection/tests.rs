@@ -13,7 +13,7 @@ fn config(keys: &str) -> NatsSinkConfig {
     nats.clone()
 }
 
-/// A connection whose server is the test, and whose pipe holds so many bytes.
+/// A connection whose server is the test, and whose pipe holds `capacity` bytes.
 fn connection_with(pipe_bytes: usize) -> (NatsConnection, DuplexStream) {
     let (ours, theirs) = duplex(pipe_bytes);
     let accepted = Accepted { stream: Box::new(ours), input: BytesMut::new(), max_payload: 200 };
@@ -31,7 +31,7 @@ async fn says(server: &mut DuplexStream, text: &str) {
     server.write_all(text.as_bytes()).await.unwrap();
 }
 
-/// Returns what the server has received.
+/// Returns the bytes that the server has received.
 async fn got(server: &mut DuplexStream) -> String {
     let mut bytes = BytesMut::new();
     while at_once(server.read_buf(&mut bytes)).await.is_some_and(|n| n.unwrap() > 0) {}

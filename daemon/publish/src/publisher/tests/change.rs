@@ -136,7 +136,7 @@ fn the_last_reader_that_leaves_ends_the_daemon_and_the_first_does_not() {
     assert!(stop.is_raised() && matches!(publisher.failure(), Some(PublishError::ReaderGone)));
 }
 
-/// What a client has published: topic and payload.
+/// A publication of a client: topic and payload.
 type Said = Vec<(String, String)>;
 
 /// An MQTT broker that notes what each of its clients publishes.
@@ -191,7 +191,7 @@ fn serve(mut stream: TcpStream, note: impl Fn((String, String))) {
                 let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
                 note((text(&packet.topic), text(&packet.payload)));
                 let [high, low] = packet.pkid.to_be_bytes();
-                // A client that has ended wants none.
+                // A client that has ended expects none.
                 let _ = stream.write_all(&[0x40, 2, high, low]);
             }
             Ok(_) => {}
