@@ -103,9 +103,9 @@ NO_REMEDY = {
     ],
     "it is a result in a report that docs/selftest.md explains": [("daemon/cli/src/selftest", "")],
     "it cannot happen unless a part of visiond calls another wrongly": [
-        ("daemon/annotate/src/rgb_converter.rs", "a picture of"),
+        ("daemon/annotate/src/rgb_converter.rs", "an image of"),
         ("daemon/capture/src/image_file.rs", "its size does not fit its bytes"),
-        ("daemon/capture/src/image_file.rs", "the picture's buffer is gone"),
+        ("daemon/capture/src/image_file.rs", "the image's buffer is gone"),
         ("daemon/capture/src/v4l2/extract.rs", "the driver has no buffers"),
         ("daemon/capture/src/v4l2/io_method.rs", "there is no I/O method for it"),
         ("daemon/cli/src/bench/", "the thread that writes frames has ended"),

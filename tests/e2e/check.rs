@@ -363,7 +363,7 @@ fn a_file_that_only_another_user_may_read_is_a_warning() {
         "cannot open the video private/v.mp4: Permission denied",
         "cannot start private/ffprobe: Permission denied",
         "cannot read the image v.jpg: Permission denied",
-        "annotated pictures of camera c: cannot write to unlisted: Permission denied",
+        "annotated images of camera c: cannot write to unlisted: Permission denied",
     ] {
         let found = said(&output);
         let line = found.lines().find(|line| line.contains(words)).unwrap_or_else(|| panic!("{words}\n{found}"));

@@ -146,7 +146,7 @@ fn inspect_says_which_preprocess_finds_what_the_assumed_one_does_not() {
     std::fs::write(folder.path().join("net.onnx"), of_bytes()).unwrap();
     let text = String::from_utf8(visiond(folder.path(), &["inspect", "net.onnx"]).stdout).unwrap();
     assert!(text.contains("# Assumed, since the file does not say it: RGB from 0 to 1."), "{text}");
-    let said = "with the card below it finds nothing in a picture of a person, and 5 objects (score up to 0.92) with `scale = 1`";
+    let said = "with the card below it finds nothing in an image of a person, and 5 objects (score up to 0.92) with `scale = 1`";
     assert!(text.contains(said), "{text}");
 }
 
@@ -158,7 +158,7 @@ fn inspect_proposes_no_order_of_rows_that_no_picture_has_shown_and_shows_a_tie_a
         String::from_utf8(visiond(folder.path(), &["inspect", "net.onnx"]).stdout).unwrap()
     };
     let text = inspect(&[[0.0; 6]; 3]);
-    assert!(text.contains("not        yolo-nms: no test picture gives a row, so nothing shows the order"), "{text}");
+    assert!(text.contains("not        yolo-nms: no test image gives a row, so nothing shows the order"), "{text}");
     assert!(text.contains("no head of visiond reads the outputs") && !text.contains("[head]\n"), "{text}");
     // A score of 1 and class 1.
     let text = inspect(&[[8.0, 8.0, 24.0, 32.0, 1.0, 1.0]]);

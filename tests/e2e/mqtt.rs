@@ -397,7 +397,7 @@ fn a_camera_that_the_broker_refuses_holds_up_no_other_and_costs_two_lines() {
         let of_yard: Vec<_> =
             reader.under("yard/detections").iter().map(|one| one.json()["sequence"].as_u64()).collect();
         assert!(of_yard.is_sorted() && (keys != durable || of_yard[0] < Some(20)), "{of_yard:?}");
-        daemon.wait_for_log("sink mqtt: the broker accepts states and pictures again");
+        daemon.wait_for_log("sink mqtt: the broker accepts states and snapshots again");
         let log = log_after(daemon);
         assert_eq!((log.matches("refuses").count(), log.matches("again").count()), (2, 2), "{log}");
     }

@@ -285,7 +285,7 @@ fn a_wrong_configuration_is_refused_with_its_reason_and_the_running_one_stays() 
         (config.replace("name = \"stays\"", "name = \"stays\"\nenabled = false"), "no camera to run"),
         (
             config.replace("[camera.source]", "annotate = { directory = \"/proc/no\", every = 1 }\n[camera.source]"),
-            "annotated pictures of camera stays",
+            "annotated images of camera stays",
         ),
     ];
     for (wrong, why) in &wrong {

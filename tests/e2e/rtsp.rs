@@ -306,7 +306,7 @@ fn probe_tells_what_a_camera_offers_and_how_its_video_comes() {
     let ended = run(["probe", "--rtsp", &url, "--watch", "5min"]);
     let told = String::from_utf8_lossy(&ended.stdout);
     assert!(ended.status.success() && !told.contains("swordfish"), "{told}");
-    assert!(told.contains("40 pictures in 0.98 s, 40 a second"), "{told}");
+    assert!(told.contains("40 frames in 0.98 s, 40 a second"), "{told}");
     assert!(told.contains("ended        cannot play rtsp://") && told.contains("the video ended while"), "{told}");
     assert!(told.contains("# replace *** by what is there"), "{told}");
 }

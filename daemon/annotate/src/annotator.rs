@@ -28,7 +28,7 @@ use super::rgb_converter::RgbConverter;
 
 /// Pictures cannot be stored.
 #[derive(Debug, Clone, thiserror::Error)]
-#[error("annotated pictures of camera {camera}: {reason}")]
+#[error("annotated images of camera {camera}: {reason}")]
 pub struct AnnotateError {
     /// The camera.
     pub camera: String,
@@ -113,8 +113,8 @@ impl Annotator {
             folder.open().map_err(|error| cannot_write(config, camera, &error))?;
         }
         let counters = Arc::new(Counters::default());
-        let outage = Outage::new(format!("annotated pictures of camera {camera}: {}", config.directory.display()))
-            .costing("pictures are lost");
+        let outage = Outage::new(format!("annotated images of camera {camera}: {}", config.directory.display()))
+            .costing("images are lost");
         let converter = RgbConverter::default();
         let slot = Arc::<Slot>::default();
         let mut drawer = Drawer { counters: Arc::clone(&counters), slot: Arc::clone(&slot), folder, outage, converter };
@@ -186,10 +186,10 @@ impl Annotator {
         let thread = self.thread.lock().take();
         if let Some(thread) = thread {
             if !finished_by([&thread], deadline) {
-                log::warn!("annotated pictures of camera {}: the last one was not stored in time", self.camera);
+                log::warn!("annotated images of camera {}: the last one was not stored in time", self.camera);
             } else if thread.join().is_err() {
                 log::error!(
-                    "annotated pictures of camera {}: internal error, see the panic above: please report it",
+                    "annotated images of camera {}: internal error, see the panic above: please report it",
                     self.camera
                 );
             }

@@ -24,7 +24,7 @@ pub enum RgbError {
     #[error(transparent)]
     Size(#[from] TensorSizeError),
     /// The picture is too large for memory.
-    #[error("a picture of {width}x{height} is too large")]
+    #[error("an image of {width}x{height} is too large")]
     TooLarge {
         /// Width in pixels.
         width: u32,

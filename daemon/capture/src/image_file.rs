@@ -43,7 +43,7 @@ type Reason = Box<dyn std::error::Error>;
 pub fn load(path: &Path, buffers: &Buffers) -> Result<Frame, SourceError> {
     let pool = FramePool::new(&buffers.memory, 1, 0).map_err(|e| SourceError::transient(e.to_string()))?;
     // The pool has one buffer, and it is free.
-    let buffer = pool.take().ok_or_else(|| SourceError::transient("the picture's buffer is gone"))?;
+    let buffer = pool.take().ok_or_else(|| SourceError::transient("the image's buffer is gone"))?;
     Loader::new(buffers).load(path, 0, buffer)
 }
 

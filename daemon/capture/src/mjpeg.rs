@@ -224,7 +224,7 @@ impl MjpegSource {
         self.client.close();
         let Some(stream) = self.stream.take() else { return false };
         let pictures = stream.content.scanner.found();
-        log::debug!("{}: the camera's answer ended after {pictures} pictures: requesting more", self.origin);
+        log::debug!("{}: the camera's answer ended after {pictures} images: requesting more", self.origin);
         let since = stream.began.elapsed();
         since < SHORTEST_ANSWER && stop.sleep(SHORTEST_ANSWER - since)
     }
@@ -244,7 +244,7 @@ impl MjpegSource {
                 format!("{what}, and there is no JPEG in what the camera sent ({kind}): correct the path in `url`")
             })),
             1 if *may_be_snapshot => {
-                Failure::Refused("the camera sends one picture and no stream: set `type = \"snapshot\"`".to_owned())
+                Failure::Refused("the camera sends one image and no stream: set `type = \"snapshot\"`".to_owned())
             }
             _ => absent,
         }

@@ -9,7 +9,7 @@ pub const HEAD_BYTES: usize = 256;
 pub const EMPTY: &str = "the camera's answer is empty: it may be starting; check the path in `url`";
 
 /// Why a stream is no snapshot.
-pub const STREAM: &str = "the camera sends a stream and no single picture: set `type = \"mjpeg\"`";
+pub const STREAM: &str = "the camera sends a stream and no single image: set `type = \"mjpeg\"`";
 
 /// A kind of content that is not an image.
 pub enum OtherContent {

@@ -127,7 +127,7 @@ impl SnapshotSource {
                 // Some cameras state a length that is too large.
                 Progress::Closed if answer.ends_with_connection() || ends_as_jpeg(file) => break,
                 Progress::Closed => {
-                    let reason = "the camera closed the connection in the middle of the picture";
+                    let reason = "the camera closed the connection in the middle of the image";
                     return Err(Failure::Absent(reason.to_owned()));
                 }
                 Progress::Nothing => match self.client.wait(stop, deadline)? {
@@ -144,7 +144,7 @@ impl SnapshotSource {
                         }
                         let seconds = self.config.timeout.as_secs_f64();
                         return Err(Failure::Absent(format!(
-                            "the picture takes more than {seconds} s; check the network"
+                            "the image takes more than {seconds} s; check the network"
                         )));
                     }
                 },

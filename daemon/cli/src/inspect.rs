@@ -222,7 +222,7 @@ fn text(
     out.extend(proposals.better.iter().map(|better| {
         let (count, lines) = (count(better.count, "object"), better.lines.join("`, `"));
         let text = format!(
-            "with the card below it finds nothing in a picture of a person, and {count} (score up to {:.2}) with `{lines}` \
+            "with the card below it finds nothing in an image of a person, and {count} (score up to {:.2}) with `{lines}` \
              under [input]",
             better.highest
         );

@@ -131,7 +131,7 @@ impl MediaDecoder<'_> {
             match self.read_video(file, path)? {
                 Ok(()) => return Some(()),
                 Err(error) if is_url => error.message.to_string(),
-                Err(error) => format!("{}; it is not a picture either", error.message),
+                Err(error) => format!("{}; it is not an image either", error.message),
             }
         };
         self.send(MediaItem::Failed { reason: escape(&error) })

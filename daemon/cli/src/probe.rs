@@ -292,7 +292,7 @@ fn text(report: &ProbeReport) -> String {
         line(head, &text);
     }
     if report.cameras.is_empty() {
-        line("cameras", "no V4L2 camera; video files, streams, programs and folders of pictures also work as sources");
+        line("cameras", "no V4L2 camera; video files, streams, programs and image folders also work as sources");
     }
     let model = report.chosen.model.as_ref().map_or("none found".to_owned(), |path| path.display().to_string());
     let Defaults { engine, prebuilt, memory, .. } = &report.chosen;

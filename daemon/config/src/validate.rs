@@ -141,7 +141,7 @@ impl Checks<'_> {
             && annotate.every.is(&0)
             && annotate.on_detection.is(&false)
         {
-            let message = "this table never stores a picture: set `every = 30` or `on_detection = true`";
+            let message = "this table never stores an image: set `every = 30` or `on_detection = true`";
             self.0.absence(span.clone(), message, None);
         }
         match &camera.source.value {

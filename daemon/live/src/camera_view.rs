@@ -68,7 +68,7 @@ pub enum ViewError {
         seconds: u64,
     },
     /// The daemon is ending, or could not start a thread for the encoder.
-    #[error("camera {camera}: cannot make a picture: the daemon is ending, or the system has no thread left")]
+    #[error("camera {camera}: cannot make an image: the daemon is ending, or the system has no thread left")]
     NoEncoder {
         /// The camera's name.
         camera: Arc<str>,

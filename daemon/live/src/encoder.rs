@@ -100,7 +100,7 @@ fn run(queue: &EncoderQueue<CameraView>, rank: Rank) {
             && let Some(held_back) = complaints.pass(Instant::now())
         {
             let more = if held_back > 0 { format!(" (and {held_back} more like it)") } else { String::new() };
-            log::error!("camera {}: no live picture of frame {sequence}: {error}{more}", view.name);
+            log::error!("camera {}: no live image of frame {sequence}: {error}{more}", view.name);
         }
         let (elapsed, worked) = (begun.elapsed(), Duration::from_nanos(work.lap_ns()));
         if rank == Rank::Idle && is_gone(elapsed, worked) {

@@ -81,7 +81,7 @@ impl<V> EncoderQueue<V> {
             && state.threads.is_empty()
             && let Err(error) = (self.start)(self, &mut state.threads)
         {
-            log::error!("live pictures: cannot start a thread: {error}");
+            log::error!("live images: cannot start a thread: {error}");
         }
         !state.closed && !state.threads.is_empty()
     }
@@ -111,8 +111,8 @@ impl<V> EncoderQueue<V> {
         drop(state);
         self.arrived(turn).notify_one();
         match turn {
-            Rank::Idle => log::debug!("live pictures: a core has idle time, encoding at idle priority"),
-            _ => log::debug!("live pictures: no core has idle time, encoding at nice 10"),
+            Rank::Idle => log::debug!("live images: a core has idle time, encoding at idle priority"),
+            _ => log::debug!("live images: no core has idle time, encoding at nice 10"),
         }
     }
 
@@ -150,7 +150,7 @@ impl<V> EncoderQueue<V> {
         self.nice.notify_one();
         self.idle.notify_one();
         if !finished_by(&threads, deadline) {
-            log::warn!("live pictures: the last picture was not encoded in time and is dropped");
+            log::warn!("live images: the last image was not encoded in time and is dropped");
         }
     }
 

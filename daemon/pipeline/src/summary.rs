@@ -216,7 +216,7 @@ impl CameraSummary {
         }
         if let Some(pictures) = &self.pictures {
             let lost = if pictures.lost > 0 { format!(", {} not drawn", pictures.lost) } else { String::new() };
-            out.push(format!("  pictures: {} in {}{lost}", pictures.written, pictures.directory));
+            out.push(format!("  images: {} in {}{lost}", pictures.written, pictures.directory));
         }
     }
 
@@ -365,7 +365,7 @@ mod tests {
                 "  age at publishing in ms: median 0.0, p90 0.0, p99 0.0, max 0.0",
                 "  of it preprocess 0.0, inference 0.0, postprocess 0.0",
                 "  detections: nothing",
-                "  pictures: 5 in p",
+                "  images: 5 in p",
                 "model nanodet: 2 runs on rten (built in), 4 errors, loaded again 1 times, 1 as a CUDA graph, \
                  1 call by call, 0 overlapped, 9 candidates dropped by a full filter",
                 "sink file: 2 messages to out.jsonl, 7 lost",

@@ -209,10 +209,10 @@ impl MqttClient {
         let WillDelivery { retain, qos } = self.accepted_will;
         let lacks = match (retain, qos) {
             (true, 1) => return,
-            (false, 1) => "retains nothing: a reader that connects later gets no state, picture or availability",
+            (false, 1) => "retains nothing: a reader that connects later gets no state, snapshot or availability",
             (true, _) => "has QoS 0 only: messages in flight are lost when the connection breaks",
             (false, _) => {
-                "retains nothing and has QoS 0 only: a reader that connects later gets no state, picture or availability, and \
+                "retains nothing and has QoS 0 only: a reader that connects later gets no state, snapshot or availability, and \
                  messages in flight are lost when the connection breaks"
             }
         };
@@ -284,7 +284,7 @@ impl BrokerClient for MqttClient {
                 BrokerEvent::Nothing
             }
             SessionEvent::OwnAccepted => {
-                log::info!("sink {}: the broker accepts states and pictures again", self.sink);
+                log::info!("sink {}: the broker accepts states and snapshots again", self.sink);
                 BrokerEvent::Nothing
             }
             SessionEvent::Incoming(message) => {

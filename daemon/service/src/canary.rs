@@ -145,7 +145,7 @@ pub fn test_picture((width, height): (u32, u32)) -> Result<Sample, CanaryError> 
             *channel = (value + noise).min(255) as u8;
         }
     }
-    Ok(Sample { name: "a test picture".to_owned(), frame: OwnedFrame { layout, buffer } })
+    Ok(Sample { name: "a test image".to_owned(), frame: OwnedFrame { layout, buffer } })
 }
 
 /// Eileen Collins (NASA, public domain), 96 x 96 pixels of RGB: `tests/media/astronaut.png`, scaled down with `ffmpeg -i
@@ -160,7 +160,7 @@ pub fn portrait() -> Result<Sample, CanaryError> {
     for (byte, &pixel) in buffer.as_mut_slice().iter_mut().zip(PORTRAIT) {
         *byte = pixel;
     }
-    Ok(Sample { name: "a picture of a person".to_owned(), frame: OwnedFrame { layout, buffer } })
+    Ok(Sample { name: "an image of a person".to_owned(), frame: OwnedFrame { layout, buffer } })
 }
 
 /// The side of the image with the portrait in its lower right, and the portrait's offset.
@@ -177,7 +177,7 @@ pub fn portrait_in_corner() -> Result<Sample, CanaryError> {
             *byte = pixel;
         }
     }
-    Ok(Sample { name: "a picture with a person in its lower right".to_owned(), frame })
+    Ok(Sample { name: "an image with a person in its lower right".to_owned(), frame })
 }
 
 /// Returns an image of noise, the same every time, without any object.
@@ -192,7 +192,7 @@ pub fn noise((width, height): (u32, u32)) -> Result<Sample, CanaryError> {
         state ^= state << 5;
         *byte = (state >> 24) as u8;
     }
-    Ok(Sample { name: "a picture of noise".to_owned(), frame: OwnedFrame { layout, buffer } })
+    Ok(Sample { name: "an image of noise".to_owned(), frame: OwnedFrame { layout, buffer } })
 }
 
 /// Returns the warning about a run that takes longer than the interval at this frame rate.
@@ -353,7 +353,7 @@ mod tests {
         assert!(judged(vec![two.clone()], good).is_some());
         // Bytes whose length fits another type.
         let found = TensorRef::new(DType::I32, &[2, 2], &[0; 16]).unwrap();
-        let text = judge("a test picture", &declared(vec![two.clone(), two]), &found).unwrap().to_string();
+        let text = judge("a test image", &declared(vec![two.clone(), two]), &found).unwrap().to_string();
         assert!(text.contains("is i32 [2, 2], but the model declares out f32 [2, 2]"), "{text}");
     }
 

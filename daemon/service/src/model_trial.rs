@@ -476,7 +476,7 @@ fn try_card(model: &ModelConfig, loaded: &LoadedModel) -> Result<CardTrial, Serv
         let sample = sample.map_err(refuse)?;
         let found = canary::detect_on(&mut detector, &sample, frames).map_err(|error| match error.contradiction {
             Some(_) => Ok(CardTrial::Contradicted(shortened(&error.to_string()))),
-            None => refuse(CanaryError::Run { sample: "a test picture".to_owned(), error }),
+            None => refuse(CanaryError::Run { sample: "a test image".to_owned(), error }),
         })?;
         Ok(Findings::of(&found, sample.size()))
     };
@@ -498,7 +498,7 @@ fn run(model: &ModelConfig, loaded: &LoadedModel) -> Result<(), ServiceError> {
     let ran = canary::run_and_check(&mut detector, &sample, frames, check).map(drop);
     ran.map_err(|error| match error {
         TrialRunError::Card(error) => ServiceError::model(&model.name, error),
-        TrialRunError::Run(error) => refuse(CanaryError::Run { sample: "a test picture".to_owned(), error }),
+        TrialRunError::Run(error) => refuse(CanaryError::Run { sample: "a test image".to_owned(), error }),
     })
 }
 

@@ -133,7 +133,7 @@ fn a_folder_that_cannot_be_is_refused_at_a_reload() {
     let file = folder.path().join("file");
     fs::write(&file, "x").unwrap();
     let error = Annotator::start(&config(&file), "door", IfUnusable::Refuse).unwrap_err().to_string();
-    assert!(error.starts_with("annotated pictures of camera door: ") && error.contains("cannot write to"), "{error}");
+    assert!(error.starts_with("annotated images of camera door: ") && error.contains("cannot write to"), "{error}");
 }
 
 #[test]

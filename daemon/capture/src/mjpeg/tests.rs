@@ -264,8 +264,8 @@ fn other_content_is_named_with_what_to_do() {
         ),
         ("/nothing", "the camera's answer is empty: it may be starting; check the path in `url`"),
         ("/no-body", "the camera's answer is empty"),
-        ("/one", "the camera sends one picture and no stream: set `type = \"snapshot\"`"),
-        ("/untyped-one", "the camera sends one picture and no stream: set `type = \"snapshot\"`"),
+        ("/one", "the camera sends one image and no stream: set `type = \"snapshot\"`"),
+        ("/untyped-one", "the camera sends one image and no stream: set `type = \"snapshot\"`"),
     ] {
         let (frames, lost, error) = read_all(config(&server.url(path)));
         assert!(error.to_string().contains(words), "{path}: {error}");

@@ -249,8 +249,8 @@ mod tests {
         assert!(
             said(&damaged, RtspTransport::Udp).contains("packets are lost on the network: set `transport = \"tcp\"`")
         );
-        let known = Failure::Damaged(Some("it sends slices of other pictures"));
-        assert!(said(&known, RtspTransport::Udp).ends_with("for 7 s: it sends slices of other pictures"));
+        let known = Failure::Damaged(Some("it sends slices of other frames"));
+        assert!(said(&known, RtspTransport::Udp).ends_with("for 7 s: it sends slices of other frames"));
         let other = Failure::OtherCodec(vec!["VP8".to_owned(), "MPEG-4".to_owned()]);
         assert!(said(&other, RtspTransport::Tcp).contains("offers VP8 and MPEG-4, and only"));
     }

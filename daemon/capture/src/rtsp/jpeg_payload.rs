@@ -15,7 +15,7 @@ use super::access_unit::{Access, AccessUnit, Codec, Fate, MAX_UNIT_BYTES};
 
 /// Why no image can be assembled, and the remedy.
 const TOO_LARGE: &str =
-    "JPEG pictures above 2040 pixels without ONVIF's header extension: set the camera to a smaller size or to H.264";
+    "JPEG frames above 2040 pixels without ONVIF's header extension: set the camera to a smaller size or to H.264";
 
 /// Assembles the images of one stream.
 #[derive(Debug, Default)]

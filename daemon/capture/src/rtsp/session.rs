@@ -273,7 +273,7 @@ impl Session {
                 Some("packets of other kinds than it describes came: restart the camera, or set `type = \"video\"`")
             }
             _ if talk.last_bytes.elapsed() >= self.target.timeout / 2 => None,
-            _ => Some("packets came, and no whole picture: restart the camera, or set another codec in it"),
+            _ => Some("packets arrived, but no whole frame: restart the camera, or set another codec in it"),
         };
         Failure::NoVideo(what.map(str::to_owned))
     }

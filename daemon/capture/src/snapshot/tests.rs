@@ -224,8 +224,8 @@ fn other_content_is_named_with_what_to_do() {
         answer(client, "200 OK", &format!("Content-Type: {kind}\r\n"), body)
     });
     for (path, words) in [
-        ("/stream", "sends a stream and no single picture: set `type = \"mjpeg\"`"),
-        ("/untyped-stream", "sends a stream and no single picture: set `type = \"mjpeg\"`"),
+        ("/stream", "sends a stream and no single image: set `type = \"mjpeg\"`"),
+        ("/untyped-stream", "sends a stream and no single image: set `type = \"mjpeg\"`"),
         ("/page", "the camera sends a page (HTML) and no image: correct the path in `url`"),
         ("/untyped-page", "the camera sends a page (HTML or XML) and no image"),
         ("/hls", "the camera sends a playlist (HLS) and no image: set `type = \"video\"`"),
@@ -259,7 +259,7 @@ fn a_picture_that_is_whole_before_its_stated_length_is_read() {
         assert_eq!(frame(&mut source).sequence, sequence);
     }
     let error = next(&mut open(&config(&server.url("/cut"))).0).unwrap_err();
-    assert!(error.to_string().contains("in the middle of the picture"), "{error}");
+    assert!(error.to_string().contains("in the middle of the image"), "{error}");
 }
 
 #[test]

@@ -140,7 +140,7 @@ pub fn fit_lines(guesses: &[HeadGuess], outputs: &[TensorInfo]) -> String {
         let is_one_family = others.iter().all(|other| other == first);
         let families = if is_one_family { format!("these ways to read {first}") } else { tied.join(" and ") };
         lines +=
-            &line("tie", format!("{families} fit equally well: its documentation decides, or a picture that you know"));
+            &line("tie", format!("{families} fit equally well: its documentation decides, or a test on a known image"));
     }
     lines
 }

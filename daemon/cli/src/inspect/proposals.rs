@@ -163,7 +163,7 @@ impl Proposals {
         if self.guesses.is_empty() {
             let reason = match problem {
                 Some(problem) => format!("none of the known orders of `columns` fits: {problem}"),
-                None => "no test picture gives a row, so nothing shows the order of its numbers: write it as `columns` under [head] \
+                None => "no test image gives a row, so nothing shows the order of its numbers: write it as `columns` under [head] \
                          (docs/models.md)"
                     .to_owned(),
             };
@@ -274,7 +274,7 @@ fn objection(trial: &CardTrial) -> Option<String> {
         CardTrial::Ran { scene, corner, noise } => (scene, corner, noise),
     };
     if noise.count > MOST_IN_NOISE {
-        return Some(format!("it finds {} objects in a picture of noise", noise.count));
+        return Some(format!("it finds {} objects in an image of noise", noise.count));
     }
     for found in [scene, corner, noise] {
         if found.highest > TOO_HIGH {
@@ -325,7 +325,7 @@ mod tests {
         assert_eq!(ran(few, few), None);
         assert_eq!(ran(Findings { count: 900, ..few }, few), None, "a scene may be crowded");
         let many = Findings { count: 1_001, ..few };
-        assert_eq!(ran(few, many).unwrap(), "it finds 1001 objects in a picture of noise");
+        assert_eq!(ran(few, many).unwrap(), "it finds 1001 objects in an image of noise");
         assert_eq!(ran(Findings { highest: 1.5, ..few }, few).unwrap(), "its scores reach 1.5");
         assert_eq!(ran(Findings { count: 7, empty: 4, ..few }, few).unwrap(), "4 of its 7 boxes have no area");
         let text = "net.toml:2:10: head `ssd` reads boxes, but many of its boxes end before they begin; the model has `a`: write x\n 2 |";

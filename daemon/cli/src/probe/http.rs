@@ -71,7 +71,7 @@ impl HttpReport {
         let (source, content, size) = match &offer.content {
             HttpContent::Mjpeg(parts) => ("mjpeg", "one JPEG after another (MJPEG)".to_owned(), parts.size),
             HttpContent::Snapshot { size, bytes } => {
-                ("snapshot", format!("one picture of {} kB", bytes.div_ceil(1000)), Some(*size))
+                ("snapshot", format!("one image of {} kB", bytes.div_ceil(1000)), Some(*size))
             }
             HttpContent::Video(what) => ("video", what.clone(), None),
         };
@@ -123,15 +123,15 @@ fn advice(parts: &WatchedParts) -> Vec<String> {
     let mut advice = Vec::new();
     if parts.has_ended {
         advice.push(format!(
-            "the camera ended the stream after {} pictures, and visiond requests it again each time: look in the camera's manual for a \
+            "the camera ended the stream after {} images, and visiond requests it again each time: look in the camera's manual for a \
              URL without an end",
             parts.pictures
         ));
     } else if parts.pictures < 2 {
-        advice.push("one picture came: watch longer with --watch to know the rate".to_owned());
+        advice.push("only one image arrived: watch longer with --watch to measure the rate".to_owned());
     }
     if parts.damaged > 0 {
-        advice.push("pictures were damaged: restart the camera, or update its firmware".to_owned());
+        advice.push("images were damaged: restart the camera, or update its firmware".to_owned());
     }
     advice
 }
@@ -149,7 +149,7 @@ impl WatchedReport {
     }
 
     fn line(&self) -> String {
-        let mut line = format!("{} pictures in {} s", self.pictures, self.seconds);
+        let mut line = format!("{} images in {} s", self.pictures, self.seconds);
         if let (Some(fps), Some(bits)) = (self.fps, self.bits_per_s) {
             let _ = write!(line, ", {fps} a second, {:.1} Mbit/s", bits as f64 / 1e6);
         }
@@ -218,7 +218,7 @@ mod tests {
         let expected = "\
 camera       http://10.0.0.2/a
 sends        one JPEG after another (MJPEG), 640x480 (x/y): `type = \"mjpeg\"` reads it
-came         31 pictures in 6 s, 5 a second, 1.0 Mbit/s, none damaged
+came         31 images in 6 s, 5 a second, 1.0 Mbit/s, none damaged
 
 Configuration of this camera:
 
@@ -257,7 +257,7 @@ login = \"/etc/visiond/camera.login\"   # one line, user:password; readable by v
     #[test]
     fn each_fault_has_its_advice() {
         assert!(advice(&parts()).is_empty());
-        assert!(advice(&WatchedParts { has_ended: true, ..parts() })[0].contains("ended the stream after 31 pictures"));
+        assert!(advice(&WatchedParts { has_ended: true, ..parts() })[0].contains("ended the stream after 31 images"));
         assert!(advice(&WatchedParts { pictures: 1, ..parts() })[0].contains("--watch"));
         assert!(advice(&WatchedParts { damaged: 2, ..parts() })[0].contains("damaged"));
     }

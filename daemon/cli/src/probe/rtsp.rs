@@ -153,7 +153,7 @@ impl WatchedReport {
     }
 
     fn lines(&self) -> [(&'static str, String); 2] {
-        let mut video = format!("{} pictures in {} s", self.pictures, self.seconds);
+        let mut video = format!("{} frames in {} s", self.pictures, self.seconds);
         if let (Some(fps), Some(bits)) = (self.fps, self.bits_per_s) {
             let _ = write!(video, ", {fps} a second, {:.1} Mbit/s", bits as f64 / 1e6);
         }
@@ -204,15 +204,15 @@ fn advice(watched: &Watched, transport: RtspTransport, has_ended: bool) -> Vec<S
     }
     if watched.damaged > 0 {
         advice.push(match transport {
-            RtspTransport::Tcp => "pictures were damaged: restart the camera, or try another codec in it".to_owned(),
+            RtspTransport::Tcp => "frames were damaged: restart the camera, or try another codec in it".to_owned(),
             RtspTransport::Udp => {
-                "pictures were damaged on their way: use --transport tcp, or check the network".to_owned()
+                "frames were damaged on the network: use --transport tcp, or check the network".to_owned()
             }
         });
     }
     if !by_reports(watched) && watched.seconds > LONG_KEY_INTERVAL_S {
         advice.push(
-            "no sender report that can be right came for most pictures: set the camera's clock (NTP) to have the times of capture"
+            "most frames had no plausible sender report: set the camera's clock (NTP) to have the times of capture"
                 .to_owned(),
         );
     }
@@ -274,7 +274,7 @@ mod tests {
 camera       rtsp://10.0.0.2/a over udp
 stream       video h264 1920x1080: visiond plays it
 stream       audio pcma: not read
-came         126 pictures in 5 s, 25 a second, 2.0 Mbit/s, a key frame every 2 s, none damaged
+came         126 frames in 5 s, 25 a second, 2.0 Mbit/s, a key frame every 2 s, none damaged
 times        frames have the time of their capture, by the camera's sender reports
 
 Configuration of this camera:

@@ -70,7 +70,7 @@ fn test_camera(label: &str, camera: &Camera, buffers: &Buffers, test: &mut AreaT
     if let Some(error) = &camera.error {
         return test.fail(opens, "a camera", error);
     }
-    let api = camera.api.unwrap_or("no pictures");
+    let api = camera.api.unwrap_or("no frames");
     test.verdict(opens, "a camera", format!("{} ({}, {}), {api}", camera.name, camera.driver, camera.bus), true);
     if camera.io.is_some_and(|io| io.mmap.is_none() && io.userptr.is_none()) {
         return test.skip(streams, "another program streams from it: stop that, such as by `systemctl stop visiond`");
