@@ -18,7 +18,7 @@ fn repository(path: &str) -> std::path::PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path)
 }
 
-/// Looks at an RGB picture.
+/// Looks at an RGB image.
 fn look_at(detector: &mut Detector, width: u32, height: u32, rgb: &[u8]) -> Vec<Detection> {
     let layout = FrameLayout::packed(PixelFormat::Rgb, width, height, ColorDescription::default()).unwrap();
     let run_id = detector.begin(&[layout.view(rgb).unwrap()]).unwrap();
@@ -26,7 +26,7 @@ fn look_at(detector: &mut Detector, width: u32, height: u32, rgb: &[u8]) -> Vec<
     detections(detector, run_id, 0)
 }
 
-/// Runs pictures of one shade each, 8 pixels wide and 4 high.
+/// Runs images of one shade each, 8 pixels wide and 4 high.
 fn run_shades(detector: &mut Detector, shades: &[u8]) -> Result<RunId, DetectorError> {
     let layout = FrameLayout::packed(PixelFormat::Rgb, 8, 4, ColorDescription::default()).unwrap();
     let pictures: Vec<_> = shades.iter().map(|&shade| [shade; 8 * 4 * 3]).collect();
@@ -36,7 +36,7 @@ fn run_shades(detector: &mut Detector, shades: &[u8]) -> Result<RunId, DetectorE
     Ok(run_id)
 }
 
-/// Returns the detections in one picture of one shade.
+/// Returns the detections in one image of one shade.
 fn look_at_shade(detector: &mut Detector, shade: u8) -> Vec<Detection> {
     let run_id = run_shades(detector, &[shade]).unwrap();
     detections(detector, run_id, 0)
@@ -131,7 +131,7 @@ fn card(more: &str) -> Card {
     Card::from_toml(&text, Path::new("test.toml")).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// The padding is black, so that the picture's shade is half of what the model sees.
+/// The padding is black, so that the image's shade is half of what the model sees.
 const LETTERBOX: &str = "[input]\nfit = \"letterbox\"\npad = 0\n";
 
 fn images(batch: D) -> ValueInfoProto {
@@ -341,7 +341,7 @@ fn other_inputs_are_filled_by_the_card() {
     }
 }
 
-/// A model whose one box of the whole picture has the brightness and the numbers of its other input as scores: for each frame its
+/// A model whose one box of the whole image has the brightness and the numbers of its other input as scores: for each frame its
 /// own if `by_frame`, otherwise all numbers, of which rows of four are one.
 fn sees_numbers(picture: D, numbers: Vec<D>, by_frame: bool) -> ModelProto {
     let axes = if numbers.len() == 1 { vec![] } else { vec![int("keepdims", 0), ints("axes", &[-1])] };
@@ -392,7 +392,7 @@ fn an_input_that_is_no_batch_keeps_its_shape_whatever_the_number_of_frames() {
     let open = || D::Named("b");
     let table = || vec![D::Named("n"), D::Is(4)];
     let stack = || vec![D::Named("b"), D::Named("n"), D::Is(4)];
-    // The batch of the picture, the other input, whether it has a part for each frame, what fills it, and the runs' frames.
+    // The batch of the image, the other input, whether it has a part for each frame, what fills it, and the runs' frames.
     let cases = [
         ("prompts, one picture", D::Is(1), table(), false, FILE, "(3, 4)", &[0.9, 0.6, 0.3][..], &[1][..]),
         ("prompts", open(), table(), false, FILE, "(3, 4)", &[0.9, 0.6, 0.3], &[4, 1, 2]),
@@ -462,12 +462,12 @@ fn a_card_that_does_not_fit_is_told_what_would() {
     assert!(says("", &["0"]).contains("no class `0`"));
 }
 
-/// A model that is declared for three pictures of 4x4, and works with any.
+/// A model that is declared for three images of 4x4, and works with any.
 fn of_any_size() -> ModelProto {
     sees_brightness(images(D::Is(3)), || D::Is(3))
 }
 
-/// A classifier that flattens its picture of 28x28 before a product.
+/// A classifier that flattens its image of 28x28 before a product.
 fn flattens() -> ModelProto {
     let shape = TensorProto { name: Some("to_row".to_owned()), dims: vec![2], int64_data: vec![1, -1], ..to_rows() };
     let nodes = vec![node("Reshape", &["x", "to_row"], &["row"]), node("MatMul", &["row", "weights"], &["scores"])];

@@ -96,7 +96,7 @@ fn open_dimensions_are_chosen_by_the_session_and_may_change() {
 #[test]
 fn a_fixed_size_is_overridden_where_the_network_works_at_others() {
     let directory = tempfile::tempdir().unwrap();
-    // As CenterFace: declared for ten pictures of 32x32, convolutional all through; a shape in between says so too.
+    // As CenterFace: declared for ten images of 32x32, convolutional all through; a shape in between says so too.
     let mut graph = graph(
         vec![node("MaxPool", &["x"], &["p"]), node("Relu", &["p"], &["y"])],
         vec![value("x", DataType::FLOAT, Some(dims(&[10, 1, 4, 4])))],

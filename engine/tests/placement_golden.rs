@@ -36,7 +36,7 @@ const FRAMEWORKS: [(&str, &str); 23] = [
     ("d-fine-letterbox", "fit = \"letterbox\"\nrounding = \"down\"\nway_back = \"ratio\""),
 ];
 
-/// These choose the input's size by the picture's, or do not fill it.
+/// These choose the input's size by the image's, or do not fill it.
 const NOT_PLACED: [&str; 3] = ["yolo-nas", "torchvision-detection", "paddle-keep-ratio"];
 
 /// What the order of a formula's steps may change.
@@ -46,7 +46,7 @@ fn close(found: f64, wanted: f64, largest: f64) -> bool {
     (found - wanted).abs() <= LAST_BITS * largest
 }
 
-/// Where the resized picture begins in the input: negative where only a part of it is used.
+/// Where the resized image begins in the input: negative where only a part of it is used.
 fn begins(axis: &AxisMap) -> f64 {
     if axis.warped { -axis.from / axis.step } else { f64::from(axis.at) - f64::from(axis.first) }
 }

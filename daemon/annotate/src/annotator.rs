@@ -1,7 +1,7 @@
-//! Annotated pictures of one camera, drawn and stored on a thread of their own.
+//! Annotated images of one camera, drawn and stored on a thread of their own.
 //!
 //! The lane never waits: at most one frame waits to be drawn, and frames that come meanwhile are counted and not drawn. A frame's
-//! buffer is given back as soon as its pixels are RGB, before drawing and encoding. While a disk is full, pictures are counted as
+//! buffer is given back as soon as its pixels are RGB, before drawing and encoding. While a disk is full, images are counted as
 //! lost; writing is tried again after 0.25 s, then after longer pauses up to 5 s.
 
 use std::io;
@@ -26,7 +26,7 @@ use super::draw::draw;
 use super::picture_folder::{PictureFolder, encode};
 use super::rgb_converter::RgbConverter;
 
-/// Pictures cannot be stored.
+/// Images cannot be stored.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("annotated images of camera {camera}: {reason}")]
 pub struct AnnotateError {
@@ -46,7 +46,7 @@ fn cannot_write(config: &AnnotateConfig, camera: &str, error: &io::Error) -> Ann
     }
 }
 
-/// The picture counters, which the lane and the drawing thread increment.
+/// The image counters, which the lane and the drawing thread increment.
 #[derive(Debug, Default)]
 struct Counters {
     written: Counter,
@@ -90,7 +90,7 @@ impl Slot {
     }
 }
 
-/// The annotated pictures of one camera.
+/// The annotated images of one camera.
 #[derive(Debug)]
 pub struct Annotator {
     camera: String,
@@ -103,7 +103,7 @@ pub struct Annotator {
 }
 
 impl Annotator {
-    /// Starts the thread, which creates the folder if it is missing and lists the camera's pictures in it.
+    /// Starts the thread, which creates the folder if it is missing and lists the camera's images in it.
     ///
     /// # Errors
     /// The thread cannot be started or, with [`IfUnusable::Refuse`], the folder cannot be written.

@@ -1,10 +1,10 @@
-//! Rectangles, discs, lines and polygons on an RGB picture. Parts outside the picture are not drawn.
+//! Rectangles, discs, lines and polygons on an RGB image. Parts outside the image are not drawn.
 
 use image::{Rgb, RgbImage};
 
 use super::palette::Color;
 
-/// A rectangle of whole pixels: includes left and top, excludes right and bottom. May reach outside a picture.
+/// A rectangle of whole pixels: includes left and top, excludes right and bottom. May reach outside an image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rect {
     pub left: i32,
@@ -136,7 +136,7 @@ pub fn disc(picture: &mut RgbImage, x: f32, y: f32, radius: f32, color: Color) {
 /// Touches about as many pixels as the visible part of the line covers, however far away its ends are.
 pub fn line(picture: &mut RgbImage, ends: [[f32; 2]; 2], radius: f32, color: Color, coverage: f32) {
     let (width, height) = (f64::from(picture.width()), f64::from(picture.height()));
-    // How far a line outside the picture reaches into it.
+    // How far a line that is outside the image extends into it.
     let reach = f64::from(radius) + 1.0;
     let Some([[x1, y1], [x2, y2]]) = clipped(ends.map(|end| end.map(f64::from)), reach, width, height) else { return };
     let (dx, dy) = (x2 - x1, y2 - y1);
@@ -166,7 +166,7 @@ pub fn line(picture: &mut RgbImage, ends: [[f32; 2]; 2], radius: f32, color: Col
     }
 }
 
-/// Returns the part of a line that lies in a picture grown by `reach`, as Cohen and Sutherland clip: an end outside moves to the
+/// Returns the part of a line that lies in an image grown by `reach`, as Cohen and Sutherland clip: an end outside moves to the
 /// edge along the line. `None` if no part does, or an end is not finite.
 fn clipped(mut ends: [[f64; 2]; 2], reach: f64, width: f64, height: f64) -> Option<[[f64; 2]; 2]> {
     if !ends.as_flattened().iter().all(|v| v.is_finite()) {
@@ -330,7 +330,7 @@ mod tests {
 
     #[test]
     fn a_line_is_clipped_along_itself() {
-        // A picture of 10x8, grown by 2 on every side.
+        // An image of 10x8, grown by 2 on every side.
         let clip = |ends| clipped(ends, 2.0, 10.0, 8.0);
         for (ends, wanted) in [
             ([[1.0, 2.0], [9.0, 7.0]], Some([[1.0, 2.0], [9.0, 7.0]])),

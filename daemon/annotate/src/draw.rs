@@ -1,7 +1,7 @@
 //! Draws masks, upright and oriented boxes, labels, keypoints, skeletons and attributes. The result is readable from
 //! thumbnails to 4K.
 //!
-//! Lines and letters grow with the picture. Labels stay inside it and avoid covering each other; the labels of the best
+//! Lines and letters grow with the image. Labels stay inside it and avoid covering each other; the labels of the best
 //! detections are placed first.
 
 use image::RgbImage;
@@ -42,9 +42,9 @@ pub fn draw(picture: &mut RgbImage, message: &Message) {
     }
 }
 
-/// Draws the detections of a message on a picture of another size than the message's frame, such as another stream of the camera.
+/// Draws the detections of a message on an image of another size than the message's frame, such as another stream of the camera.
 ///
-/// Each axis is scaled by itself, because cameras squeeze a wide picture into the shape of a small stream.
+/// Each axis is scaled by itself, because cameras squeeze a wide image into the shape of a small stream.
 pub fn draw_scaled(picture: &mut RgbImage, message: &Message) {
     let scale = |pixels: u32, of: u32| pixels as f32 / of.max(1) as f32;
     let (x, y) = (scale(picture.width(), message.frame.width), scale(picture.height(), message.frame.height));
@@ -68,7 +68,7 @@ pub fn draw_scaled(picture: &mut RgbImage, message: &Message) {
     draw(picture, &message);
 }
 
-/// Sizes for one picture.
+/// Sizes for one image.
 struct Style {
     /// Width of a box's line in pixels.
     line: i32,
@@ -169,7 +169,7 @@ impl Style {
         }
     }
 
-    /// Returns the part of a label that fits into the picture, with its width and height.
+    /// Returns the part of a label that fits into the image, with its width and height.
     fn fit(&self, picture: &RgbImage, text: &str, score: &str) -> (String, (i32, i32)) {
         let text = self.pen.fit(text, score, picture.width() as i32 - 2 * self.padding);
         let width = (self.pen.width(&text) + 2 * self.padding).min(picture.width() as i32);
@@ -205,7 +205,7 @@ impl Style {
         let mut best: Option<(i64, Rect)> = None;
         for (left, top) in candidates {
             let rect = Rect::new(left.clamp(0, last_left), top.clamp(0, last_top), width, height);
-            // Moving a label into the picture separates it from its box, so moving has a cost.
+            // Moving a label into the image separates it from its box, so moving has a cost.
             let moved = i64::from((rect.top - top).abs()) + i64::from((rect.left - left).abs()) / 4;
             let covered: i64 = placed.iter().map(|label| label.rect.overlap(&rect)).sum();
             let cost = covered * 4 + moved;

@@ -1,4 +1,4 @@
-//! Draws detections on pictures, for people; messages are for programs.
+//! Draws detections on images, for people; messages are for programs.
 
 pub mod annotator;
 mod canvas;

@@ -1,4 +1,4 @@
-//! A colour for every class, the same in every picture and every run.
+//! A colour for every class, the same in every image and every run.
 
 /// Red, green, blue.
 pub type Color = [u8; 3];

@@ -1,4 +1,4 @@
-//! A camera's pictures in a folder: complete files only, and a limited number of them.
+//! A camera's images in a folder: complete files only, and a limited number of them.
 
 use std::collections::VecDeque;
 use std::ffi::OsStr;
@@ -14,20 +14,20 @@ use visiond_config::types::PictureFormat;
 use visiond_ground::atomic_write::{create, write_atomically_by};
 use visiond_system::preflight::may_make;
 
-/// JPEG quality: letters keep clean edges, and a 1080p picture takes about 500 KB.
+/// JPEG quality: letters keep clean edges, and a 1080p image takes about 500 KB.
 const JPEG_QUALITY: u8 = 90;
 
 /// Suffix of files that are still being written.
 const TEMPORARY: &str = ".visiond-part";
 
-/// The pictures of one camera.
+/// The images of one camera.
 #[derive(Debug)]
 pub struct PictureFolder {
     directory: PathBuf,
     camera: String,
     format: PictureFormat,
     keep: usize,
-    /// Stored pictures, oldest first; empty if all are kept.
+    /// Stored images, oldest first; empty if all are kept.
     stored: VecDeque<PathBuf>,
     is_open: bool,
 }
@@ -42,13 +42,13 @@ impl PictureFolder {
         }
     }
 
-    /// Prepares to use a folder, without touching it yet. `keep` 0 keeps all pictures.
+    /// Prepares to use a folder, without touching it yet. `keep` 0 keeps all images.
     pub fn new(directory: &Path, camera: &str, format: PictureFormat, keep: usize) -> Self {
         let (directory, camera) = (directory.to_owned(), camera.to_owned());
         Self { directory, camera, format, keep, stored: VecDeque::new(), is_open: false }
     }
 
-    /// Creates the folder if it is missing, and lists the pictures of this camera in it. Does nothing if that was done before.
+    /// Creates the folder if it is missing, and lists the images of this camera in it. Does nothing if that was done before.
     pub fn open(&mut self) -> io::Result<()> {
         if self.is_open {
             return Ok(());
@@ -75,19 +75,19 @@ impl PictureFolder {
         Ok(())
     }
 
-    /// Returns the format of the pictures.
+    /// Returns the format of the images.
     pub fn format(&self) -> PictureFormat {
         self.format
     }
 
-    /// Stores a picture, under a temporary name first, so that other programs see complete pictures only, even after a power cut.
+    /// Stores an image, under a temporary name first, so that other programs see complete images only, even after a power cut.
     /// Costs two syncs: on a slow disk, fewer frames are drawn.
     pub fn store(&mut self, sequence: u64, encoded: &[u8]) -> io::Result<()> {
         self.open()?;
         let path = self.directory.join(format!("{}-{sequence:08}.{}", self.camera, extension(self.format)));
         write_atomically_by(&self.temporary(), &path, encoded)?;
         if self.keep > 0 {
-            // After a restart the numbers start again, and a picture replaces the older one of the same name.
+            // After a restart the numbers start again, and an image replaces the older one of the same name.
             self.stored.retain(|stored| *stored != path);
             self.stored.push_back(path);
             self.remove_old();
@@ -122,7 +122,7 @@ impl PictureFolder {
         }
     }
 
-    /// Whether `name` is the name of a picture of this camera.
+    /// Whether `name` is the name of an image of this camera.
     fn has_picture(&self, name: &OsStr) -> bool {
         let rest = name.to_str().and_then(|name| name.strip_prefix(&self.camera)?.strip_prefix('-'));
         let number = rest.and_then(|rest| rest.strip_suffix(".jpg").or_else(|| rest.strip_suffix(".png")));
@@ -131,12 +131,12 @@ impl PictureFolder {
     }
 }
 
-/// Encodes a picture.
+/// Encodes an image.
 pub fn encode(picture: &RgbImage, format: PictureFormat) -> io::Result<Vec<u8>> {
     let mut bytes = Cursor::new(Vec::new());
     let encoded = match format {
         PictureFormat::Jpeg => picture.write_with_encoder(JpegEncoder::new_with_quality(&mut bytes, JPEG_QUALITY)),
-        // Annotated pictures are many and short-lived: time counts more than the last tenth of size.
+        // Annotated images are many and short-lived: time counts more than the last tenth of size.
         PictureFormat::Png => picture.write_with_encoder(PngEncoder::new_with_quality(
             &mut bytes,
             CompressionType::Fast,
@@ -183,7 +183,7 @@ mod tests {
             names
         };
         assert_eq!(names(folder.path()), with(&["door-00000004.jpg", "door-00000005.jpg"]));
-        // After a restart the numbers start again; existing pictures still count.
+        // After a restart the numbers start again; existing images still count.
         let mut later = PictureFolder::new(folder.path(), "door", PictureFormat::Png, 2);
         later.store(1, b"png").unwrap();
         assert_eq!(names(folder.path()).len(), others.len() + 2);
@@ -199,7 +199,7 @@ mod tests {
         fs::create_dir(folder.path().join(format!(".door{TEMPORARY}"))).unwrap();
         let mut pictures = PictureFolder::new(folder.path(), "door", PictureFormat::Jpeg, 2);
         assert!(pictures.open().is_err() && pictures.store(1, b"jpeg").is_err());
-        // Pictures of another camera keep their names; files that a killed process left are removed.
+        // Images of another camera keep their names; files that a killed process left are removed.
         fs::write(folder.path().join(format!(".yard{TEMPORARY}")), "half a picture").unwrap();
         let mut other = PictureFolder::new(folder.path(), "yard", PictureFormat::Jpeg, 2);
         other.open().unwrap();

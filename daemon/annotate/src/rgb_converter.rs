@@ -1,4 +1,4 @@
-//! Converts a frame of any format to an RGB picture.
+//! Converts a frame of any format to an RGB image.
 
 use image::RgbImage;
 use visiond_kernels::frame::{FrameCopyError, FrameError, FrameView};
@@ -8,7 +8,7 @@ use visiond_kernels::preprocess::{
 };
 use visiond_kernels::tensor::{DType, TensorMut, TensorSizeError};
 
-/// Why a frame cannot become a picture.
+/// Why a frame cannot become an image.
 #[derive(Debug, thiserror::Error)]
 pub enum RgbError {
     /// The frame's bytes do not match its layout.
@@ -20,10 +20,10 @@ pub enum RgbError {
     /// The conversion failed.
     #[error(transparent)]
     Preprocess(#[from] PreprocessError),
-    /// The picture's bytes do not match its size.
+    /// The image's bytes do not match its size.
     #[error(transparent)]
     Size(#[from] TensorSizeError),
-    /// The picture is too large for memory.
+    /// The image is too large for memory.
     #[error("an image of {width}x{height} is too large")]
     TooLarge {
         /// Width in pixels.
@@ -33,7 +33,7 @@ pub enum RgbError {
     },
 }
 
-/// Converts frames to RGB pictures; keeps its tables while the size of the frames stays the same.
+/// Converts frames to RGB images; keeps its tables while the size of the frames stays the same.
 ///
 /// It runs the preprocess of a model whose input is the unscaled frame, so that colours are converted in one place.
 #[derive(Default)]

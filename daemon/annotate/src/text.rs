@@ -1,4 +1,4 @@
-//! Draws text on a picture in the built-in font.
+//! Draws text on an image in the built-in font.
 
 use std::sync::LazyLock;
 

@@ -18,7 +18,7 @@ use super::source::SourceError;
 /// How often in a row to read a TLS session that may hold no more bytes.
 const MOST_RECORDS: u32 = 64;
 
-/// How long a camera may take to answer the first TLS message. One that speaks no TLS on that port may never answer.
+/// How long a camera may take to answer the first TLS message. A camera without TLS on that port may never answer.
 const TLS_ANSWER_WAIT: Duration = Duration::from_secs(5);
 
 /// A host name that is being resolved, on its own thread because that may take long and must not delay the end of the source.

@@ -115,7 +115,7 @@ pub trait Source: Send {
         None
     }
 
-    /// Returns how many bytes were copied so far from a driver's buffer or a decoder's picture into a frame's buffer. Bytes
+    /// Returns how many bytes were copied so far from a driver's buffer or a decoder's image into a frame's buffer. Bytes
     /// that are read from a pipe or decoded straight into the buffer do not count.
     fn copied_bytes(&self) -> u64 {
         0

@@ -48,7 +48,7 @@ fn load(path: &Path, max_picture_bytes: u64) -> Result<(), String> {
     image_file::load(path, &buffers).map(drop).map_err(|error| error.to_string())
 }
 
-/// Returns the most bytes that reading the picture takes.
+/// Returns the most bytes that reading the image takes.
 fn measured(path: &Path) -> u64 {
     BYTES.set((0, 0));
     load(path, 1 << 40).unwrap();

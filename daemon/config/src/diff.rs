@@ -31,9 +31,9 @@ pub struct ConfigDiff {
     pub tables: Vec<&'static str>,
     /// The effect of the reload on models, by name.
     pub models: BTreeMap<String, Change>,
-    /// The effect of the reload on cameras, by name; their pictures count separately.
+    /// The effect of the reload on cameras, by name; their images count separately.
     pub cameras: BTreeMap<String, Change>,
-    /// The effect of the reload on the pictures of cameras, by name.
+    /// The effect of the reload on the images of cameras, by name.
     pub pictures: BTreeMap<String, Change>,
     /// The effect of the reload on sinks, by name.
     pub sinks: BTreeMap<String, Change>,
@@ -46,7 +46,7 @@ pub struct ConfigDiff {
 pub struct Difference {
     /// `model`, `camera`, `pictures`, `sink` or `table`.
     pub part: Cow<'static, str>,
-    /// Name of the part; for pictures, of their camera.
+    /// Name of the part; for images, of their camera.
     pub name: String,
     /// The effect of the reload on the part.
     pub change: Change,
@@ -106,7 +106,7 @@ impl ConfigDiff {
         changes
     }
 
-    /// Returns every difference: models, cameras, their pictures, sinks, tables.
+    /// Returns every difference: models, cameras, their images, sinks, tables.
     pub fn differences(&self) -> Vec<Difference> {
         let parts =
             [("model", &self.models), ("camera", &self.cameras), ("pictures", &self.pictures), ("sink", &self.sinks)];
@@ -117,7 +117,7 @@ impl ConfigDiff {
                 change: *change,
             })
         });
-        // The pictures of an added or removed camera are part of it.
+        // The images of an added or removed camera are part of it.
         let whole = |name: &str| matches!(self.cameras.get(name), Some(Change::Added | Change::Removed));
         let parts = parts.filter(|change| !(change.part == "pictures" && whole(&change.name)));
         let table =

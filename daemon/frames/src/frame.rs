@@ -28,9 +28,9 @@ pub struct Frame {
     pub sequence: u64,
     /// Time of the frame.
     pub timestamp: Timestamp,
-    /// Whether it may show damage, because a picture that it refers to was lost in transit.
+    /// Whether it may show damage, because a frame that it refers to was lost in transit.
     pub damaged: bool,
-    /// Name of the frame, if it has one: the path of a picture.
+    /// Name of the frame, if it has one: the path of an image.
     pub name: Option<Arc<str>>,
 }
 
@@ -229,7 +229,7 @@ impl FramePool {
         None
     }
 
-    /// Empties the free buffers that are larger than [`KEPT_BYTES`]. For a pool of pictures while there are none to read.
+    /// Empties the free buffers that are larger than [`KEPT_BYTES`]. For a pool of images while there are none to read.
     pub fn trim(&self) {
         let free: Vec<_> = self.free.try_iter().collect();
         for buffer in free {
@@ -265,7 +265,7 @@ impl PooledBuffer {
 
     /// Gives the buffer at least `bytes` bytes, and loses its content: see [`UnifiedBuffer::refit`].
     ///
-    /// For pictures, which differ in size; a camera's pool has the right size from the start.
+    /// For images, which differ in size; a camera's pool has the right size from the start.
     ///
     /// # Errors
     /// The memory cannot be allocated.

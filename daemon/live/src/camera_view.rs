@@ -1,8 +1,8 @@
-//! A camera's frame and pictures, between the lane, the encoder and the clients that watch.
+//! A camera's frame and images, between the lane, the encoder and the clients that watch.
 //!
-//! While a client waits for a picture and the next one is due, the lane keeps one frame after its run and leaves it here.
-//! From it, the encoder makes what clients watch: a picture with boxes, one without, or a copy of the frame. At most one
-//! frame per camera is kept. Nothing is encoded for a client that does not read the pictures.
+//! While a client waits for an image and the next one is due, the lane keeps one frame after its run and leaves it here.
+//! From it, the encoder makes what clients watch: an image with boxes, one without, or a copy of the frame. At most one
+//! frame per camera is kept. Nothing is encoded for a client that does not read the images.
 //!
 //! A camera may have a preview, another stream for people ([`crate::PreviewFeed`]). While it plays, people see its frames,
 //! and the lane provides frames only for other clients. Each frame of the preview postpones the fallback to the model's
@@ -25,28 +25,28 @@ use visiond_system::wake_pipe::WakePipe;
 
 use crate::encoder_queue::EncoderQueue;
 
-/// A client that returns for the next picture does not get one that is older than this.
+/// A client that returns for the next image does not get one that is older than this.
 const MAX_AGE: Duration = Duration::from_secs(1);
 /// The value of `due_ns` while no frame is wanted.
 const NEVER: u64 = u64::MAX;
 /// People see the model's frames if the preview delivers none for this long. Starting a stream takes 1 s plus the wait for
-/// its next key frame; a client waits 5 s for a picture.
+/// its next key frame; a client waits 5 s for an image.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// A preview keeps playing for this long after the last client, because the live page requests each picture separately.
+/// A preview keeps playing for this long after the last client, because the live page requests each image separately.
 const LINGER: Duration = Duration::from_secs(5);
 /// How long the preview yields to the lane if a client waits for a frame of the model. On a busy machine, the encoder would
 /// otherwise hold a preview frame whenever the lane has one to offer.
 const MODEL_FIRST: Duration = Duration::from_secs(1);
 
-/// Sends the newest picture of one kind to the clients that watch it.
+/// Sends the newest image of one kind to the clients that watch it.
 type Newest = watch::Sender<Option<Arc<Picture>>>;
 
-/// The stream of a camera that pictures are made of.
+/// The source of a camera's images.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PictureStream {
     /// The preview while it plays, otherwise the model's frames: for people who watch.
     Shown,
-    /// The frames that the model ran on, for pictures that belong to detections.
+    /// The frames that the model ran on, for images that belong to detections.
     Model,
 }
 
@@ -54,7 +54,7 @@ impl PictureStream {
     const ALL: [Self; 2] = [Self::Shown, Self::Model];
 }
 
-/// Why there is no picture.
+/// Why there is no image.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ViewError {
     /// The camera delivered no frame.
@@ -117,9 +117,9 @@ struct ViewState {
     waiting: Option<WaitingFrame>,
     /// Whether a frame waits here or is being encoded.
     busy: bool,
-    /// When the next picture may be made, in nanoseconds on CLOCK_MONOTONIC.
+    /// When the next image may be made, in nanoseconds on CLOCK_MONOTONIC.
     next_ns: u64,
-    /// How many clients have seen the newest picture of each [`PictureStream`] and wait for the next, or for a copy.
+    /// How many clients have seen the newest image of each [`PictureStream`] and wait for the next, or for a copy.
     waiting_clients: [usize; 2],
     /// Clients that want a copy of the next frame of the model.
     copies: Vec<SyncSender<OwnedFrame>>,
@@ -253,7 +253,7 @@ impl CameraView {
         self.newest.iter().map(NewestPictures::watchers).sum()
     }
 
-    /// Waits for a copy of the model's next frame, ignoring the limit of pictures per second; `None` if none arrived in time.
+    /// Waits for a copy of the model's next frame, ignoring the limit of images per second; `None` if none arrived in time.
     pub fn frame(&self, timeout: Duration) -> Option<OwnedFrame> {
         if !self.queue.ensure_threads() {
             return None;
@@ -267,7 +267,7 @@ impl CameraView {
         copy.recv_timeout(timeout).ok()
     }
 
-    /// Waits for the next picture of `stream`, with boxes or without.
+    /// Waits for the next image of `stream`, with boxes or without.
     pub async fn jpeg(
         self: &Arc<Self>,
         stream: PictureStream,
@@ -279,7 +279,7 @@ impl CameraView {
         tokio::time::timeout(timeout, watch.next()).await.ok().flatten().ok_or_else(no_frame)
     }
 
-    /// Returns the pictures of `stream` from the next one on, with boxes or without.
+    /// Returns the images of `stream` from the next one on, with boxes or without.
     pub fn watch(self: &Arc<Self>, stream: PictureStream, overlay: bool) -> Result<Watch, ViewError> {
         if !self.queue.ensure_threads() {
             return Err(ViewError::NoEncoder { camera: Arc::clone(&self.name) });
@@ -297,7 +297,7 @@ impl CameraView {
         &self.newest[stream as usize]
     }
 
-    /// Requests a frame of `stream` as soon as the next picture may be made.
+    /// Requests a frame of `stream` as soon as the next image may be made.
     fn request_frame(&self, state: &ViewState, stream: PictureStream) {
         if state.busy {
             return;
@@ -328,7 +328,7 @@ impl CameraView {
         Some(TakenFrame { frame, message, is_preview, copies, plain: watched(false), overlay: watched(true) })
     }
 
-    /// Sends a picture to the clients that watch one of `streams`.
+    /// Sends an image to the clients that watch one of `streams`.
     pub(crate) fn show(&self, streams: &[PictureStream], overlay: bool, picture: Picture) {
         let picture = Arc::new(picture);
         for stream in streams {
@@ -348,7 +348,7 @@ impl CameraView {
         self.forget_unwatched(&state);
     }
 
-    /// Drops the newest pictures if no client watches. Called under the lock, so that the last client or the encoder does it,
+    /// Drops the newest images if no client watches. Called under the lock, so that the last client or the encoder does it,
     /// whichever is later.
     fn forget_unwatched(&self, state: &ViewState) {
         if !state.busy && self.watchers() == 0 {
@@ -465,7 +465,7 @@ impl CameraView {
     }
 }
 
-/// A sequence of a camera's pictures; a client that is too slow misses some.
+/// A sequence of a camera's images; a client that is too slow misses some.
 #[derive(Debug)]
 pub struct Watch {
     pictures: watch::Receiver<Option<Arc<Picture>>>,
@@ -474,7 +474,7 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Waits for the next picture; `None` if there will be no more.
+    /// Waits for the next image; `None` if there will be no more.
     pub async fn next(&mut self) -> Option<Arc<Picture>> {
         loop {
             if !self.pictures.has_changed().ok()? {
@@ -500,7 +500,7 @@ impl Drop for Watch {
     }
 }
 
-/// Counts a client as waiting for the next picture until this is dropped.
+/// Counts a client as waiting for the next image until this is dropped.
 struct WaitingClient<'v>(&'v CameraView, PictureStream);
 
 impl<'v> WaitingClient<'v> {
@@ -524,15 +524,15 @@ fn is_due(due_ns: &AtomicU64) -> bool {
     due_ns != NEVER && SystemClock.monotonic_ns() >= due_ns
 }
 
-/// Returns when the next picture is due if the one that was due at `due_ns` is made now.
+/// Returns when the next image is due if the one that was due at `due_ns` is made now.
 ///
-/// It keeps in step with the interval while frames arrive, so that jitter costs no pictures.
+/// It keeps in step with the interval while frames arrive, so that jitter costs no images.
 fn next_due_ns(due_ns: u64, now_ns: u64, interval_ns: u64) -> u64 {
     let in_step = now_ns.saturating_sub(due_ns) < interval_ns;
     (if in_step { due_ns } else { now_ns }) + interval_ns
 }
 
-/// A picture of a camera, as JPEG.
+/// An image of a camera, as JPEG.
 #[derive(Debug)]
 pub struct Picture {
     /// The JPEG file.
@@ -540,7 +540,7 @@ pub struct Picture {
     /// The sequence number of the message whose detections belong to it: the frame's own or, for a preview, the newest one.
     /// `None` if the model has no result for a preview frame.
     pub sequence: Option<u64>,
-    /// When the picture was encoded.
+    /// When the image was encoded.
     pub made: Instant,
 }
 

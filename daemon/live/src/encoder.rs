@@ -1,10 +1,10 @@
-//! The threads that encode pictures of all cameras; the first client that watches starts them.
+//! The threads that encode images of all cameras; the first client that watches starts them.
 //!
 //! Each camera has at most one frame here, and its buffer is given back as soon as its pixels are read. One of two threads
 //! works at a time. While a core has idle time, it is the one at idle priority, which runs only when no other thread wants the
 //! processor. Otherwise it is the one at nice 10, which gets a tenth of another thread's share: a busy machine then makes
-//! fewer pictures before anything else slows down. At idle priority, a picture would take a second if no core is ever idle.
-//! The threads choose between themselves by how long a picture took and how much CPU time it used ([`CpuHeadroom`]).
+//! fewer images before anything else slows down. At idle priority, an image would take a second if no core is ever idle.
+//! The threads choose between themselves by how long an image took and how much CPU time it used ([`CpuHeadroom`]).
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -26,17 +26,17 @@ use visiond_telemetry::trace;
 use crate::camera_view::{CameraView, OwnedFrame, Picture, TakenFrame};
 use crate::encoder_queue::{EncoderQueue, Job};
 
-/// JPEG quality; a 1080p picture has about 200 KB.
+/// JPEG quality; a 1080p image has about 200 KB.
 const QUALITY: u8 = 80;
 /// The encoder's memory is freed after this time without work.
 const IDLE: Duration = Duration::from_secs(5);
-/// How many pictures it takes to detect headroom: 0.2 s of eight cameras, 1.6 s of one.
+/// How many images it takes to detect headroom: 0.2 s of eight cameras, 1.6 s of one.
 const ENOUGH: u32 = 16;
-/// The time that a picture may take at [`Rank::Idle`] beyond four times its CPU time: half of the
-/// time until the next picture at the default rate.
+/// The time that an image may take at [`Rank::Idle`] beyond four times its CPU time: half of the
+/// time until the next image at the default rate.
 const MARGIN: Duration = Duration::from_millis(50);
 
-/// Why a frame did not become a picture.
+/// Why a frame did not become an image.
 #[derive(Debug, thiserror::Error)]
 enum EncodeError {
     #[error(transparent)]
@@ -112,9 +112,9 @@ fn run(queue: &EncoderQueue<CameraView>, rank: Rank) {
     }
 }
 
-/// The converter and the encoder of one thread; empty until the first picture.
+/// The converter and the encoder of one thread; empty until the first image.
 struct Tools {
-    /// Called between the stripes of a picture.
+    /// Called between the stripes of an image.
     pause: fn(),
     converter: RgbConverter,
     jpeg: Option<JpegEncoder>,
@@ -134,7 +134,7 @@ impl Tools {
         self.jpeg.is_none()
     }
 
-    /// Makes what the clients want of a frame: copies, a picture, a picture with boxes.
+    /// Makes what the clients want of a frame: copies, an image, an image with boxes.
     fn make(&mut self, view: &CameraView, taken: TakenFrame) -> Result<(), EncodeError> {
         let TakenFrame { frame, message, is_preview, copies, plain, overlay } = taken;
         for send in copies {
@@ -181,7 +181,7 @@ impl Tools {
     }
 }
 
-/// Adds up the cost of the last pictures at [`Rank::Nice`].
+/// Adds up the cost of the last images at [`Rank::Nice`].
 #[derive(Debug, Default)]
 struct CpuHeadroom {
     pictures: u32,
@@ -190,9 +190,9 @@ struct CpuHeadroom {
 }
 
 impl CpuHeadroom {
-    /// Adds a picture that took `elapsed` and used `worked` of CPU time; returns whether there is headroom.
+    /// Adds an image that took `elapsed` and used `worked` of CPU time; returns whether there is headroom.
     ///
-    /// There is headroom when [`ENOUGH`] pictures took at most one and a half times their CPU time; `false` until then.
+    /// There is headroom when [`ENOUGH`] images took at most one and a half times their CPU time; `false` until then.
     fn add_picture(&mut self, elapsed: Duration, worked: Duration) -> bool {
         self.pictures += 1;
         self.elapsed += elapsed;
@@ -205,7 +205,7 @@ impl CpuHeadroom {
     }
 }
 
-/// Whether a picture that was encoded at [`Rank::Idle`] shows that the headroom is gone.
+/// Whether an image that was encoded at [`Rank::Idle`] shows that the headroom is gone.
 fn is_gone(elapsed: Duration, worked: Duration) -> bool {
     elapsed > worked * 4 + MARGIN
 }

@@ -22,7 +22,7 @@ pub struct EncoderQueue<V> {
     nice: Condvar,
     /// Wakes the thread that works at [`Rank::Idle`].
     idle: Condvar,
-    /// Time between two pictures of a camera.
+    /// Time between two images of a camera.
     interval_ns: AtomicU64,
     start: StartThreads<V>,
 }
@@ -64,12 +64,12 @@ impl<V> EncoderQueue<V> {
         }
     }
 
-    /// Limits the pictures per second of each camera.
+    /// Limits the images per second of each camera.
     pub fn set_max_fps(&self, fps: f64) {
         self.interval_ns.store((1e9 / fps.max(1e-3)) as u64, Ordering::Relaxed);
     }
 
-    /// Returns the time between two pictures of a camera.
+    /// Returns the time between two images of a camera.
     pub fn interval_ns(&self) -> u64 {
         self.interval_ns.load(Ordering::Relaxed)
     }

@@ -1,7 +1,7 @@
-//! Everything that clients watch live: messages as they are published, and pictures of the cameras.
+//! Everything that clients watch live: messages as they are published, and images of the cameras.
 //!
 //! This crate does not depend on its clients: web pages, brokers and the trial of a new model use it in the same way. A lane
-//! never waits here, and it keeps no frame unless a client wants a picture of that camera.
+//! never waits here, and it keeps no frame unless a client wants an image of that camera.
 
 pub mod broadcast;
 mod camera_view;

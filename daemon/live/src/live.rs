@@ -10,7 +10,7 @@ use crate::camera_view::CameraView;
 use crate::encoder::start_threads;
 use crate::encoder_queue::EncoderQueue;
 
-/// The messages, the cameras' pictures and the lanes of this process.
+/// The messages, the cameras' images and the lanes of this process.
 ///
 /// It is created before the pipeline and lives as long as the process, so that clients stay connected across a reload.
 #[derive(Debug)]
@@ -62,7 +62,7 @@ impl Live {
         *self.lanes.lock() = lanes;
     }
 
-    /// Limits the pictures per second of each camera.
+    /// Limits the images per second of each camera.
     pub fn set_max_fps(&self, fps: f64) {
         self.queue.set_max_fps(fps);
     }

@@ -15,7 +15,7 @@ use crate::camera_view::{CameraView, PreviewPhase, PreviewStatus};
 /// The maximum time between the capture of a preview frame and of the frame whose result is drawn on it.
 ///
 /// The newest result is drawn, whose frame was captured a fraction of a second before. Waiting for the exact one would delay
-/// every picture by the model's latency and hold frames meanwhile, and people do not see the difference. The bound removes
+/// every image by the model's latency and hold frames meanwhile, and people do not see the difference. The bound removes
 /// boxes when the model's stream is down. It is this long because key frames, which may be all that the model sees, arrive
 /// every 1 to 4 s.
 const MAX_RESULT_AGE: Duration = Duration::from_secs(5);
@@ -56,7 +56,7 @@ impl PreviewFeed {
         self.view.is_preview_watched()
     }
 
-    /// Shows people a frame if a picture is due; `latest` returns the camera's newest message. Never waits for the encoder.
+    /// Shows people a frame if an image is due; `latest` returns the camera's newest message. Never waits for the encoder.
     pub fn offer(&mut self, frame: Frame, latest: impl FnOnce() -> Option<Arc<Message>>) {
         self.view.put_off_fallback();
         let size = Some((frame.layout.width(), frame.layout.height()));

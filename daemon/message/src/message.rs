@@ -55,7 +55,7 @@ pub struct MessageFrame {
     /// Whether the frame may show damage: with `damaged = "mark"`, after a loss, up to the next clean frame of the stream.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub damaged: bool,
-    /// Path of the file, for a picture.
+    /// Path of the file, for an image.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub file: Option<Arc<str>>,
 }

@@ -51,12 +51,12 @@ counted! {
         stages: BTreeMap<String, StageFacts>,
         /// CPU time of its thread.
         capture_cpu_s: f64,
-        /// Clients that watch its pictures now.
+        /// Clients that watch its images now.
         watchers: u64,
         /// The stream that people watch, if `preview_url` is configured.
         #[serde(skip_serializing_if = "Option::is_none")]
         preview: Option<PreviewFacts>,
-        /// Pictures for `annotate`, if it is configured.
+        /// Images for `annotate`, if it is configured.
         #[serde(skip_serializing_if = "Option::is_none")]
         pictures: Option<AnnotateCounts>,
     } {
@@ -212,15 +212,15 @@ counted! {
     }
 }
 
-/// Counts of a camera's annotated pictures.
+/// Counts of a camera's annotated images.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct AnnotateCounts {
-    /// Pictures stored.
+    /// Images stored.
     pub written: u64,
     /// Frames not drawn, because another one was still waiting.
     pub dropped_busy: u64,
-    /// Pictures that could not be drawn or stored.
+    /// Images that could not be drawn or stored.
     pub failed: u64,
     /// Why the folder cannot be written now.
     pub outage: Option<String>,

@@ -43,11 +43,11 @@ pub type PublishFn = Arc<dyn Fn(&Arc<Message>) + Send + Sync>;
 pub struct Collector {
     /// The camera's counters and name.
     pub metrics: Arc<CameraMetrics>,
-    /// Draws the camera's pictures, if the configuration asks for them.
+    /// Draws the camera's images, if the configuration asks for them.
     annotator: Option<Arc<Annotator>>,
     /// The clients that watch the camera.
     pub view: Arc<CameraView>,
-    /// Whether frames and pictures may be dropped.
+    /// Whether frames and images may be dropped.
     pub delivery: Delivery,
     outlet: Arc<Outlet>,
     mask_warnings: Arc<MaskWarnings>,
@@ -114,7 +114,7 @@ impl Collector {
         Self { metrics, annotator, view, delivery, outlet, mask_warnings }
     }
 
-    /// Whether results need the pixels of their frames, because pictures are drawn or a client watches.
+    /// Whether results need the pixels of their frames, because images are drawn or a client watches.
     pub fn wants_view(&self) -> bool {
         self.annotator.is_some() || self.view.wanted()
     }

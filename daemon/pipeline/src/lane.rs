@@ -1,7 +1,7 @@
 //! A lane: the thread of one model. It takes the newest frames of its cameras, runs the model on them, and passes the results
 //! to the cameras' collectors.
 //!
-//! A lane gives a frame back as soon as its run has begun, unless its camera has pictures to draw or a client that watches.
+//! A lane gives a frame back as soon as its run has begun, unless its camera has images to draw or a client that watches.
 //! The lane sleeps on the mailbox and never spins. Other lanes and all cameras continue, whatever fails here:
 //! - A frame that fails is dropped.
 //! - A model that fails several times in a row is loaded again.
@@ -149,7 +149,7 @@ impl ModelSwap {
 struct PendingFrame {
     camera: Arc<Collector>,
     facts: FrameFacts,
-    /// `None` once the run has begun, unless a picture is made from the frame.
+    /// `None` once the run has begun, unless an image is made from the frame.
     frame: Option<Arc<Frame>>,
     /// How long capture and queueing took.
     timings: Timings,

@@ -1,6 +1,6 @@
 //! Threads that each serve the streams of many cameras.
 //!
-//! A stream that the GPU decodes needs the CPU for some 150 us a frame: to read its packets, to submit the picture to the
+//! A stream that the GPU decodes needs the CPU for some 150 us a frame: to read its packets, to submit the frame to the
 //! engine, and to fetch it. A thread of its own would be woken for each of these, and with dozens of cameras the wakes cost
 //! as much as the work. So one thread serves up to [`MOST_STREAMS`] streams. docs/figures.md shows how much that saves.
 //!
@@ -198,7 +198,7 @@ fn work<S: SharedStream>(coming: &Coming<S>) {
         }
         if has_news {
             let Some(new) = coming.take() else { return };
-            // At most as many as there are seats.
+            // At most one per seat.
             let free = places.iter_mut().filter(|place| place.is_none());
             free.zip(new).for_each(|(place, visitor)| *place = Some(visitor));
         }

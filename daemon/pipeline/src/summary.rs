@@ -87,7 +87,7 @@ pub struct CameraSummary {
     pub detections: BTreeMap<String, u64>,
     /// Detections whose mask was too large for the message.
     pub truncated_masks: u64,
-    /// Annotated pictures, if configured.
+    /// Annotated images, if configured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pictures: Option<PictureSummary>,
     /// The drops as text.
@@ -110,14 +110,14 @@ pub struct DurationStats {
     pub max: u64,
 }
 
-/// A camera's pictures.
+/// A camera's images.
 #[derive(Debug, Serialize)]
 pub struct PictureSummary {
-    /// Folder of the pictures.
+    /// Folder of the images.
     pub directory: String,
-    /// Pictures stored.
+    /// Images stored.
     pub written: u64,
-    /// Pictures not drawn, or not stored.
+    /// Images not drawn, or not stored.
     pub lost: u64,
 }
 
@@ -183,7 +183,7 @@ impl CameraSummary {
         }
     }
 
-    /// Adds its annotated pictures.
+    /// Adds its annotated images.
     pub fn with_pictures(mut self, directory: &Path, counts: AnnotateCounts) -> Self {
         let lost = counts.dropped_busy + counts.failed;
         self.pictures =

@@ -45,7 +45,7 @@ pub struct CameraSpec {
     pub max_fps: Option<f64>,
     /// What happens to its frames while the lane is busy.
     pub delivery: Delivery,
-    /// Draws its annotated pictures, if they are configured.
+    /// Draws its annotated images, if they are configured.
     pub annotator: Option<Arc<Annotator>>,
     /// The models that process its frames, at least one.
     pub models: Vec<Arc<str>>,
@@ -72,7 +72,7 @@ pub struct PipelineSpec {
 pub struct PipelineContext {
     /// Publishes a message.
     pub publish: PublishFn,
-    /// The pictures and messages that clients watch.
+    /// The images and messages that clients watch.
     pub live: Arc<Live>,
     /// How many messages may be published; `None` for no limit.
     pub messages: Option<u64>,

@@ -1,4 +1,4 @@
-//! The MQTT sink: publishes detections, and the cameras' states, pictures and Home Assistant discovery.
+//! The MQTT sink: publishes detections, and the cameras' states, snapshots and Home Assistant discovery.
 //!
 //! `docs/mqtt.md` describes topics and payloads. The broker acknowledges a message (QoS 1 and 2), or the socket has taken it
 //! (QoS 0). Sessions are clean: after a lost connection [`BrokerSink`] alone decides what goes out again.

@@ -77,7 +77,7 @@ pub enum SinkEnd {
 /// The facts about the process that a sink needs.
 #[derive(Debug, Clone)]
 pub struct SinkContext {
-    /// The cameras with their newest messages, pictures and states.
+    /// The cameras with their newest messages, snapshots and states.
     pub live: Arc<Live>,
     /// This machine's name in topics and subjects.
     pub device: Arc<str>,

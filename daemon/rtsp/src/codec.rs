@@ -27,7 +27,7 @@ impl Codec {
         match self {
             Self::H264 => &[0, 0, 0, 1, 0x09, 0xF0],
             Self::H265 => &[0, 0, 0, 1, 0x46, 0x01, 0x50],
-            // A picture has an end.
+            // A frame has an end.
             Self::Jpeg => &[],
         }
     }

@@ -96,7 +96,7 @@ fn check_output(output: &mut Vec<u8>, sent: &mut usize) {
     output.clear();
 }
 
-/// Reads a description, and the sizes of its streams' pictures.
+/// Reads a description, and the sizes of its streams' frames.
 pub fn sdp(data: &[u8]) {
     let description = Description::parse(data);
     assert!(description.streams.len() <= 64);

@@ -1,4 +1,4 @@
-//! The size of a stream's pictures, by its description.
+//! The size of a stream's frames, by its description.
 
 use h264_reader::nal::sps::SeqParameterSet;
 use h264_reader::rbsp::{BitRead, BitReader, BitReaderError, decode_nal};
@@ -6,7 +6,7 @@ use h264_reader::rbsp::{BitRead, BitReader, BitReaderError, decode_nal};
 use crate::codec::Codec;
 use crate::sdp::StreamDescription;
 
-/// Returns width and height in pixels of a stream's pictures; `None` if its description does not state them in a supported
+/// Returns width and height in pixels of a stream's frames; `None` if its description does not state them in a supported
 /// form.
 pub fn picture_size(stream: &StreamDescription) -> Option<[u32; 2]> {
     match stream.codec()? {

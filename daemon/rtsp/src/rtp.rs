@@ -132,7 +132,7 @@ pub struct Order {
     disorder: u32,
     /// Whether the camera marked the last released packet as the end of an access unit.
     is_between: bool,
-    /// Whether the camera marks the ends of pictures.
+    /// Whether the camera marks the ends of frames.
     has_markers: bool,
     /// Number and timestamp of the last packets, indexed by number.
     given: Vec<(u16, u32)>,
@@ -237,7 +237,7 @@ impl Order {
         }
     }
 
-    /// Whether the camera's numbers do not reflect the order of packets. Some cameras number pictures, count by two, or do
+    /// Whether the camera's numbers do not reflect the order of packets. Some cameras number frames, count by two, or do
     /// not count.
     fn has_useless_numbers(&self) -> bool {
         self.delivery == Delivery::Reliable && self.disorder > MOST_DISORDER
@@ -292,7 +292,7 @@ impl Order {
     }
 
     /// Whether a packet with an unlikely number starts a new count. Over TCP nothing arrives late: a packet that seems late
-    /// belongs to a later picture. With datagrams, two consecutive ones are believed, and the number of one that seems late
+    /// belongs to a later frame. With datagrams, two consecutive ones are believed, and the number of one that seems late
     /// must have occurred before.
     fn is_new_count(&self, header: &RtpHeader, ahead: u16) -> bool {
         let is_late = ahead.wrapping_neg() <= MOST_LATE;
@@ -306,7 +306,7 @@ impl Order {
         is_likely && (!is_late || self.clock.is_later(header.timestamp))
     }
 
-    /// Whether the last packet was in the middle of a picture that this one, with a new count, does not continue.
+    /// Whether the last packet was in the middle of a frame that this one, with a new count, does not continue.
     fn is_cut(&self, header: &RtpHeader) -> bool {
         let is_same = self.clock.last.is_some_and(|(before, _)| before == header.timestamp);
         self.has_markers && !self.is_between && !is_same
@@ -388,7 +388,7 @@ struct Extension {
     expected: Option<u32>,
 }
 
-/// How far a timestamp may be from the previous one. A camera that sends a picture only when something moves may be silent
+/// How far a timestamp may be from the previous one. A camera that sends a frame only when something moves may be silent
 /// for long; one whose clock is set back by a minute would deliver frames in the wrong order.
 const MOST_BACK_S: i64 = 10;
 const MOST_FORTH_S: i64 = 3600;

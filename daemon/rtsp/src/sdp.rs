@@ -50,7 +50,7 @@ pub struct StreamDescription {
     pub control: Option<String>,
     /// Parameter sets without start codes, in the camera's order.
     pub sets: Vec<Vec<u8>>,
-    /// Width and height in pixels of JPEG pictures, if the description has them.
+    /// Width and height in pixels of JPEG frames, if the description has them.
     pub size: Option<[u16; 2]>,
     /// Frames per second, if the description has them.
     pub announced_fps: Option<f32>,

@@ -45,7 +45,7 @@ pub enum ServiceError {
         "camera {0}: several models cannot read one frame in managed memory on this GPU: set `memory` in `[buffers]` to \"mapped\""
     )]
     SharedFrames(Arc<str>),
-    /// Annotated pictures cannot be stored.
+    /// Annotated images cannot be stored.
     #[error(transparent)]
     Annotate(#[from] AnnotateError),
     /// A sink cannot be opened.

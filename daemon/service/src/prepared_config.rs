@@ -1,4 +1,4 @@
-//! A configuration that is ready to run: its models are loaded and its picture folders are open, beside the running ones.
+//! A configuration that is ready to run: its models are loaded and its image folders are open, beside the running ones.
 //!
 //! Parts that have not changed are taken over from the running configuration; at the start that one is empty.
 
@@ -30,7 +30,7 @@ pub struct RunningConfig {
     pub config: Config,
     /// The running models, one for each lane, in the lanes' order.
     pub models: Vec<RunningModel>,
-    /// The cameras whose pictures are drawn.
+    /// The cameras whose images are drawn.
     pub pictures: Vec<Pictures>,
 }
 
@@ -59,12 +59,12 @@ pub struct LoadedFacts {
     device: Option<Arc<Device>>,
 }
 
-/// A camera whose pictures are drawn.
+/// A camera whose images are drawn.
 #[derive(Clone)]
 pub struct Pictures {
     /// The camera's name.
     pub camera: Arc<str>,
-    /// The folder of the pictures.
+    /// The folder of the images.
     pub directory: PathBuf,
     /// Draws and stores them.
     pub annotator: Arc<Annotator>,
@@ -96,7 +96,7 @@ fn files_of(model: &ModelConfig) -> ModelFiles {
 }
 
 impl PreparedConfig {
-    /// Loads every new model and opens every new folder of pictures; nothing that runs is touched.
+    /// Loads every new model and opens every new folder of images; nothing that runs is touched.
     ///
     /// `has_lane` says whether a model's lane can continue with its current model. A reload has `trial_frames`: every new
     /// model is tried on them, and a folder that cannot be written is an error. `stop` ends the trials in other processes.
@@ -165,7 +165,7 @@ impl PreparedConfig {
         Ok(())
     }
 
-    /// Opens the folder for a camera's pictures, if it has one.
+    /// Opens the folder for a camera's images, if it has one.
     fn open_pictures(
         &mut self,
         camera: &CameraConfig,

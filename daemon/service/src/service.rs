@@ -40,7 +40,7 @@ const SWAP_TIMEOUT: Duration = Duration::from_secs(10);
 const RETIRE_TIMEOUT: Duration = Duration::from_secs(5);
 /// How much of the shutdown time is reserved for the sinks.
 const SINK_RESERVE: Duration = Duration::from_millis(300);
-/// How long the last live picture may take at shutdown.
+/// How long the last live image may take at shutdown.
 const PICTURE_TIMEOUT: Duration = Duration::from_millis(200);
 
 /// Everything that runs: models, cameras, sinks.
@@ -71,7 +71,7 @@ pub struct Snapshot {
     pub models: Vec<RunningModel>,
     /// The lanes with their cameras.
     pub lanes: Vec<LaneView>,
-    /// The cameras whose pictures are drawn.
+    /// The cameras whose images are drawn.
     pub pictures: Vec<Pictures>,
 }
 
@@ -181,7 +181,7 @@ impl Service {
         Ok(changes)
     }
 
-    /// Returns the live messages and pictures for clients.
+    /// Returns the live messages and images for clients.
     pub fn live(&self) -> &Arc<Live> {
         &self.live
     }

@@ -27,7 +27,7 @@ pub enum Exit {
     Config = 3,
     /// A model cannot be used.
     Model = 4,
-    /// An input (camera, video, picture) cannot be read.
+    /// An input (camera, video, image) cannot be read.
     Input = 5,
     /// An output (file, socket, disk, pipe) cannot be written.
     Output = 6,

@@ -1,6 +1,6 @@
 //! Scheduling of threads: priorities, and timer precision.
 //!
-//! Frames come first: when cores are scarce, threads that send messages, serve readers or draw pictures yield to those that
+//! Frames come first: when cores are scarce, threads that send messages, serve readers or draw images yield to those that
 //! capture and run models. visiond works without this: in a sandbox that forbids it (as `visiond.service` does, unlike
 //! `priorities.conf` beside it), the 99th percentile rises by some tenths of a millisecond, measured by
 //! `tests/bench/load.py`.

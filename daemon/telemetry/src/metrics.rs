@@ -298,7 +298,7 @@ impl CameraMetrics {
         self.rate.per_second()
     }
 
-    /// Returns the camera's status without the parts that only other components know: its models, stages, pictures and newest
+    /// Returns the camera's status without the parts that only other components know: its models, stages, images and newest
     /// message.
     pub fn status(&self) -> CameraStatus {
         // Read first, so that the other counts belong to these messages or newer ones.
@@ -344,7 +344,7 @@ impl CameraMetrics {
 /// A camera at one instant: its partial status, and the figures behind it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CameraSnapshot {
-    /// The status, without its models, stages, pictures and newest message.
+    /// The status, without its models, stages, images and newest message.
     pub status: CameraStatus,
     /// Frames lost, in the order of [`DropCause::ALL`].
     pub dropped: [u64; DropCause::ALL.len()],
@@ -389,7 +389,7 @@ pub enum Activity {
     Idle,
     /// Processing frames; the only activity in which no progress means a hang.
     Looking,
-    /// Publishing messages; waits only if a sink or annotated pictures must lose nothing.
+    /// Publishing messages; waits only if a sink or annotated images must lose nothing.
     Publishing,
     /// Waiting before it rebuilds its session.
     Backoff,

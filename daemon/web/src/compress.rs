@@ -19,7 +19,7 @@ const LEAST: u64 = 1400;
 /// From this size on, a separate thread compresses, because one thread serves all clients.
 const LARGE: usize = 32 << 10;
 
-/// Compresses text whose whole body is known. Streams and pictures pass as they are.
+/// Compresses text whose whole body is known. Streams and images pass as they are.
 pub async fn compress(request: Request, next: Next) -> Response {
     let wants = accepts_gzip(request.headers());
     let mut answer = next.run(request).await;

@@ -6,7 +6,7 @@
 //! - [`routes`]: the router, and the headers and limits of every answer; [`errors`]: errors as problem+json; [`compress`]: gzip.
 //! - [`api`]: the API and health.
 //! - [`status`]: the daemon's state at one instant; [`metrics`]: the same for Prometheus.
-//! - [`stream`], [`pictures`]: messages and pictures for as long as a client watches.
+//! - [`stream`], [`pictures`]: messages and images for as long as a client watches.
 //! - [`page`]: the live page and the login page.
 
 mod api;

@@ -84,7 +84,7 @@ pub struct PreparedListeners {
     no_user_socket: Option<String>,
     socket_mode: u32,
     max_connections: usize,
-    /// The maximum number of pictures per second of a camera.
+    /// The maximum number of images per second of a camera.
     pub(crate) max_fps: f64,
     /// The proof that clients must give.
     pub(crate) rules: Rules,

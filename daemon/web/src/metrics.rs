@@ -1,7 +1,7 @@
 //! `GET /metrics`: the status report in Prometheus' text format 0.0.4; docs/metrics.md lists every metric.
 //!
-//! The format wants each family in one piece. Names end with their unit, and with `_total` if the number only rises while the
-//! process lives.
+//! The format requires the samples of each family to be consecutive. Names end with their unit, and with `_total` if the
+//! number only rises while the process lives.
 
 mod text_format;
 

@@ -1,7 +1,7 @@
 //! The live page: one HTML document with its style, its script and its content security policy.
 //!
 //! The script is written as small modules. They are joined here, so that the page is one answer and the policy can allow the
-//! script and the style by their hashes. A browser loads nothing else: no other script or style, no picture from another host.
+//! script and the style by their hashes. A browser loads nothing else: no other script or style, no image from another host.
 
 use std::sync::LazyLock;
 

@@ -1,4 +1,4 @@
-//! Pictures of cameras as JPEG and MJPEG, with boxes or without.
+//! Images of cameras as JPEG and MJPEG, with boxes or without.
 //!
 //! They are encoded only while a client watches, once for all clients, and at most `http.max_fps` times a second.
 
@@ -21,9 +21,9 @@ use crate::errors::{Problem, no_camera};
 use crate::guard::Admission;
 use crate::state::AppState;
 
-/// How long a client waits for a picture.
+/// How long a client waits for an image.
 const PICTURE_TIMEOUT: Duration = Duration::from_secs(5);
-/// The header with the sequence number of the message whose detections belong to the picture; absent if there is none.
+/// The header with the sequence number of the message whose detections belong to the image; absent if there is none.
 const SEQUENCE: &str = "x-visiond-sequence";
 
 /// The query's parameters.
@@ -35,7 +35,7 @@ pub struct PictureQuery {
 type Name = Result<Path<String>, PathRejection>;
 type Parameters = Result<Query<PictureQuery>, QueryRejection>;
 
-/// `GET /cameras/{name}/snapshot.jpg`: the next picture.
+/// `GET /cameras/{name}/snapshot.jpg`: the next image.
 pub async fn snapshot(State(state): State<AppState>, name: Name, query: Parameters) -> Result<Response, Problem> {
     let (view, overlay) = parse(&state.live, name, query)?;
     let picture =
@@ -44,7 +44,7 @@ pub async fn snapshot(State(state): State<AppState>, name: Name, query: Paramete
     Ok(([(header::CONTENT_TYPE, "image/jpeg")], sequence, picture.jpeg.clone()).into_response())
 }
 
-/// `GET /cameras/{name}/stream.mjpeg`: pictures for as long as the camera runs.
+/// `GET /cameras/{name}/stream.mjpeg`: images for as long as the camera runs.
 pub async fn mjpeg(
     State(state): State<AppState>,
     Extension(mut admission): Extension<Admission>,
@@ -71,7 +71,7 @@ pub async fn mjpeg(
     Ok(([(header::CONTENT_TYPE, kind)], Body::from_stream(body)).into_response())
 }
 
-/// Waits for the next picture; `None` if the camera no longer runs.
+/// Waits for the next image; `None` if the camera no longer runs.
 async fn next(watch: &mut Watch, view: &Arc<CameraView>, live: &Arc<Live>) -> Option<Arc<Picture>> {
     loop {
         match timeout(PICTURE_TIMEOUT, watch.next()).await {

@@ -11,7 +11,7 @@ use crate::status::StatusCollector;
 pub struct AppState {
     /// Everything that runs.
     pub service: Arc<Service>,
-    /// The pictures and messages that clients can watch.
+    /// The images and messages that clients can watch.
     pub live: Arc<Live>,
     /// The daemon's state, and the server's own counters.
     pub status: Arc<StatusCollector>,

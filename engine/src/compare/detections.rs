@@ -134,8 +134,8 @@ pub struct MatchLimits {
     pub has_coco_points: bool,
     /// The maximum difference of scores.
     pub max_score_difference: f64,
-    /// How far above the threshold an object that only one model detects must score to count. The other model may have
-    /// rounded its score to just below the threshold and dropped the object.
+    /// An object that only one model detects counts only if its score is this far above the threshold. The other model may
+    /// have rounded its score to just below the threshold and dropped the object.
     pub unmatched_margin: f64,
 }
 

@@ -706,7 +706,7 @@ fn every_head_that_fits_is_guessed_with_its_options_and_classes() {
     let pair = |n, a, b| vec![tensor("boxes", &[1, n, a]), tensor("scores", &[1, n, b])];
     let maps = |planes: &[usize]| planes.iter().map(|&c| tensor(&format!("o{c}"), &[1, c, 80, 80])).collect();
     let chosen = |labels| vec![tensor("boxes", &[1, 300, 4]), tensor("scores", &[1, 300]), labels];
-    // A model's outputs, and the side of its picture; 0 leaves it open.
+    // A model's outputs, and the side of its image; 0 leaves it open.
     let cases: [(Vec<TensorInfo>, usize); 32] = [
         (table(2100, 112), 320),
         (table(2100, 124), 320),

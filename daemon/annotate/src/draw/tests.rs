@@ -347,7 +347,7 @@ fn a_label_that_would_leave_the_picture_goes_where_it_moves_least() {
     for (bounds, left, top) in [
         // At the upper edge: inside the box.
         ([100.0, 0.0, 200.0, 300.0], 102, 2),
-        // The whole picture.
+        // The whole image.
         ([0.0, 0.0, 640.0, 480.0], 2, 2),
         // A small one in the corner: below.
         ([0.0, 0.0, 4.0, 4.0], 2, 2),

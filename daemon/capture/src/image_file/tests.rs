@@ -212,7 +212,7 @@ const REFUSED: [(&str, &str); 8] = [
     ("cut-progressive-95.jpg", "damaged, truncated"),
 ];
 
-/// Files that visiond reads and OpenCV refuses: it allocates the picture before it turns a TIFF, and takes no background outside
+/// Files that visiond reads and OpenCV refuses: it allocates the image before it turns a TIFF, and takes no background outside
 /// the table of colours.
 const READ_HERE_ALONE: [&str; 5] = ["exif-5.tif", "exif-6.tif", "exif-7.tif", "exif-8.tif", "screen-outside-table.gif"];
 

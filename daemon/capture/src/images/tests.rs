@@ -100,7 +100,7 @@ fn what_is_not_there_is_a_sentence() {
     assert!(awaited.may_pass());
 }
 
-/// Returns the names of the pictures that a watched source has, and how many were lost.
+/// Returns the names of the images that a watched source has, and how many were lost.
 fn news(source: &mut ImagesSource) -> (Vec<String>, u64) {
     let stop = Stop::new().unwrap();
     let (mut names, mut lost) = (Vec::new(), 0);

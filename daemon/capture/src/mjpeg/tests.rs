@@ -215,7 +215,7 @@ fn jpegs_that_the_camera_calls_a_page_are_played() {
     let server = Server::start(move |_, client| {
         write(client, b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n\r\n");
         write(client, &part);
-        // A picture at a time, because a newer one replaces one that waits.
+        // An image at a time, because a newer one replaces one that waits.
         std::thread::sleep(EVER);
         false
     });
@@ -282,7 +282,7 @@ fn a_stream_that_says_it_is_one_picture_begins_with_the_second() {
     let (frames, _, error) = read_all(config(&server.url("/")));
     assert_eq!(frames.last().map(|frame| frame.sequence), Some(3));
     assert!(error.to_string().ends_with("the camera closed the connection"), "{error}");
-    // One picture whose connection ends after it.
+    // One image whose connection ends after it.
     let one = [HEAD.as_bytes(), &pictures[0]].concat();
     let server = Server::start(move |_, client| closing(write(client, &one)));
     let (frames, _, error) = read_all(config(&server.url("/")));
@@ -323,7 +323,7 @@ fn an_answer_that_is_complete_is_followed_by_the_next_without_a_loss() {
                         assert_eq!(frame.sequence, expected, "way {number}");
                         (expected, frames) = (expected + 1, frames + 1);
                     }
-                    // Both pictures of an answer may have come at once.
+                    // Both images of an answer may have come at once.
                     Next::Lost { frames, cause: LossCause::Overload } => expected += frames,
                     other => panic!("way {number}: {other:?}"),
                 }

@@ -2,7 +2,7 @@
 //!
 //! The bars do not move, because moving them would touch every row of the frame, whose cache lines the CPU would have to fetch.
 //! Every row of them is a slice of one prepared row. Positions are even, so that a 2x2 group has one colour and every format
-//! draws the same picture.
+//! draws the same frame.
 
 use std::ops::Range;
 
@@ -69,7 +69,7 @@ impl Painter {
         self.draw_box_and_number(sequence, out);
     }
 
-    /// Draws picture `sequence` over picture `before`, which `out` holds: moves the box and changes the number.
+    /// Draws frame `sequence` over frame `before`, which `out` holds: moves the box and changes the number.
     pub fn redraw(&self, before: u64, sequence: u64, out: &mut [u8]) {
         self.draw_bars(self.moving_box(before), out);
         self.draw_box_and_number(sequence, out);

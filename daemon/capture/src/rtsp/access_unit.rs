@@ -1,14 +1,14 @@
-//! Assembles access units, each one coded picture, from the payloads of RTP packets: H.264 by RFC 6184, H.265 by RFC 7798.
+//! Assembles access units, each one coded frame, from the payloads of RTP packets: H.264 by RFC 6184, H.265 by RFC 7798.
 //! `jpeg_payload` assembles JPEG.
 //!
 //! A unit ends where the timestamp changes, or earlier at a packet with the marker bit. Some cameras set that bit on every slice:
-//! once a picture continues after it, the bit no longer counts in that session. The first key frame waits for the next packet,
-//! which shows whether it does. Some cameras give each slice its own timestamp: a slice that starts no picture continues the
+//! once a frame continues after it, the bit no longer counts in that session. The first key frame waits for the next packet,
+//! which shows whether it does. Some cameras give each slice its own timestamp: a slice that starts no frame continues the
 //! previous one.
 //!
 //! All input is untrusted. A unit has at most [`MAX_UNIT_BYTES`]; one that lost a packet or has wrong lengths is dropped and
-//! counted. The next complete one says whether it may refer to lost pictures: it may not if these are certain to be pictures that
-//! no other refers to. H.264 numbers its reference pictures. In H.265, all lost packets must belong to one picture.
+//! counted. The next complete one says whether it may refer to lost frames: it may not if these are certain to be frames that
+//! no other refers to. H.264 numbers its reference frames. In H.265, all lost packets must belong to one frame.
 
 use std::mem;
 use std::ops::Range;
@@ -25,16 +25,16 @@ pub const MAX_UNIT_BYTES: usize = 16 << 20;
 /// The most bytes to reserve for a unit in advance.
 const MOST_RESERVED_BYTES: usize = 64 << 10;
 
-/// The most bytes of parameter sets to keep for key frames without them, and of any data before a picture.
+/// The most bytes of parameter sets to keep for key frames without them, and of any data before a frame.
 const MAX_SETS_BYTES: usize = 64 << 10;
 
-/// How often a unit may seem complete before its picture arrives: each parameter set may have its own packet with the marker bit.
+/// How often a unit may seem complete before its frame arrives: each parameter set may have its own packet with the marker bit.
 const MOST_LOOKS: u32 = 16;
 
 /// The most parameter sets of a unit to examine: H.264 has 32 and 256 of its two kinds. Each is compared with the earlier ones.
 const MOST_SETS: usize = 512;
 
-/// How many pictures in a row must have counted up H.264's frame number before a jump in it counts as a loss. Some cameras write
+/// How many frames in a row must have counted up H.264's frame number before a jump in it counts as a loss. Some cameras write
 /// nonsense there.
 const TRUSTED_NUMBERS: u32 = 8;
 
@@ -51,7 +51,7 @@ enum Nal {
     Sps,
     /// A picture or video parameter set.
     OtherSet,
-    /// Supplemental information about the following picture.
+    /// Supplemental information about the following frame.
     Information,
     /// The start of an access unit.
     Delimiter,
@@ -89,7 +89,7 @@ impl Nal {
         }
     }
 
-    /// Whether it comes before a picture.
+    /// Whether it comes before a frame.
     fn precedes_picture(self) -> bool {
         match self {
             Self::Slice { is_first, .. } => is_first,
@@ -99,16 +99,16 @@ impl Nal {
     }
 }
 
-/// The other pictures that a decoder needs for a picture.
+/// The other frames that a decoder needs for a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {
     /// None: decoding can start here.
     Key,
-    /// Earlier pictures. Decoding can start here, and is correct from that point on.
+    /// Earlier frames. Decoding can start here, and is correct from that point on.
     Recovery(RecoveryPoint),
-    /// Earlier pictures.
+    /// Earlier frames.
     Inter,
-    /// Pictures before the key frame that it follows and that is shown after it (H.265: RASL). It cannot be decoded if decoding
+    /// Frames before the key frame that it follows and that is shown after it (H.265: RASL). It cannot be decoded if decoding
     /// started there.
     Leading,
     /// The key frame that it follows and that is shown after it (H.265: RADL).
@@ -134,14 +134,14 @@ impl Fate {
     }
 }
 
-/// A coded picture.
+/// A coded frame.
 #[derive(Debug, Clone)]
 pub struct AccessUnit {
     pub codec: Codec,
     /// NAL units in Annex B, where a key frame begins with its parameter sets; or a JPEG file.
     pub data: Vec<u8>,
     pub access: Access,
-    /// Whether pictures that it may refer to were lost since the previous unit.
+    /// Whether frames that it may refer to were lost since the previous unit.
     pub follows_loss: bool,
     /// `None` if its headers do not say.
     pub position: Option<Position>,
@@ -154,7 +154,7 @@ pub struct AccessUnit {
     pub generation: u64,
 }
 
-/// Whether the marker bit ends a picture.
+/// Whether the marker bit ends a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Markers {
     /// The packet after the first key frame will show it.
@@ -166,7 +166,7 @@ enum Markers {
 /// The losses since the last unit that was delivered.
 #[derive(Debug, Default)]
 struct Loss {
-    /// The maximum number of lost pictures.
+    /// The maximum number of lost frames.
     pictures: u64,
     /// Whether others may refer to one of them.
     is_of_references: bool,
@@ -198,11 +198,11 @@ pub struct Assembler {
     /// The timestamp of the last unit that was delivered, and its presentation time.
     given: Option<(i64, i64)>,
     loss: Loss,
-    /// H.264's frame number of the last reference picture that was delivered.
+    /// H.264's frame number of the last reference frame that was delivered.
     number: Option<u32>,
-    /// How many pictures in a row have counted it up as the standard requires.
+    /// How many frames in a row have counted it up as the standard requires.
     counted: u32,
-    /// The latest parameter sets, in Annex B, the sequence parameter sets among them, and how they number pictures.
+    /// The latest parameter sets, in Annex B, the sequence parameter sets among them, and how they number frames.
     sets: Vec<u8>,
     sps: Vec<u8>,
     numbering: Option<Numbering>,
@@ -295,7 +295,7 @@ impl Assembler {
         self.in_fragment = false;
         self.loss.pictures += u64::from(lost);
         match self.time {
-            // If timestamps distinguish pictures.
+            // If timestamps distinguish frames.
             Some(_) if self.latest == time && !self.is_ended && self.given.is_some_and(|(given, _)| given != time) => {
                 self.lost_inside = true;
             }
@@ -412,7 +412,7 @@ impl Assembler {
                 let (&fragment, data) = rest.split_first()?;
                 self.fragment(fragment, &[(header & 0xE0) | (fragment & 0x1F)], data)
             }
-            // Undefined types, which are not part of a picture.
+            // Undefined types, which are not part of a frame.
             _ => Some(()),
         }
     }
@@ -426,7 +426,7 @@ impl Assembler {
                 let (&fragment, data) = rest.split_first()?;
                 self.fragment(fragment, &[(first & 0x81) | ((fragment & 0x3F) << 1), second], data)
             }
-            // In PACI, a picture's data follows its own header.
+            // In PACI, a frame's data follows its own header.
             50 => None,
             51.. => Some(()),
             _ => self.whole(payload),
@@ -488,7 +488,7 @@ impl Assembler {
         (!self.is_broken && self.unit.len() + data.len() <= MAX_UNIT_BYTES).then_some(())
     }
 
-    /// Ends the unit and delivers it if it is a complete picture. Units without a picture wait for the one that they precede.
+    /// Ends the unit and delivers it if it is a complete frame. Units without a frame wait for the one that they precede.
     fn finish(&mut self, give: &mut impl FnMut(AccessUnit)) {
         let Some((time, captured)) = self.time else { return };
         let contents = Contents::of(self.codec, &self.unit);
@@ -505,7 +505,7 @@ impl Assembler {
         let lost_inside = mem::take(&mut self.lost_inside);
         (self.looks, self.time) = (0, None);
         (self.has_picture, self.is_ended, self.in_fragment, self.is_broken) = (false, false, false, false);
-        // The rest of a picture: its start was lost, or the marker bit came too early.
+        // The rest of a frame: its start was lost, or the marker bit came too early.
         let is_rest = picture.is_some_and(|(_, is_first)| !is_first);
         if is_rest && self.loss.pictures == 0 && self.given.is_some_and(|(given, _)| given == time) {
             self.markers = Markers::EndSlices;
@@ -525,7 +525,7 @@ impl Assembler {
         if data.capacity() - data.len() > data.len().min(MOST_RESERVED_BYTES) {
             data.shrink_to_fit();
         }
-        // Some cameras give all pictures the same timestamp.
+        // Some cameras give all frames the same timestamp.
         let presentation = match self.given {
             Some((given, presentation)) if given == time => presentation.saturating_add(1),
             _ => time,
@@ -536,12 +536,12 @@ impl Assembler {
         give(AccessUnit { codec, data, access, follows_loss, position, fate, presentation, captured, generation });
     }
 
-    /// Whether no other picture refers to this slice's picture.
+    /// Whether no other frame refers to this slice's frame.
     fn is_discardable(&self, slice: &[u8]) -> bool {
         self.numbering.is_some_and(|numbering| numbering.is_discardable(slice))
     }
 
-    /// Decides whether a complete picture may refer to a lost one.
+    /// Decides whether a complete frame may refer to a lost one.
     fn judge_loss(&mut self, access: Access, position: Option<Position>) -> bool {
         let loss = mem::take(&mut self.loss);
         let counts = self.numbering.is_some_and(Numbering::counts_references);
@@ -559,7 +559,7 @@ impl Assembler {
         }
         let is_next = last.is_some_and(|last| last.wrapping_add(1) % modulo == number);
         if loss.pictures > 0 {
-            // A lost key frame would have restarted the count. Then more pictures would be missing than were lost.
+            // A lost key frame would have restarted the count. Then more frames would be missing than were lost.
             let is_certain = is_next && self.counted >= TRUSTED_NUMBERS && loss.pictures < u64::from(number);
             return loss.is_of_references && !is_certain;
         }
@@ -569,7 +569,7 @@ impl Assembler {
         is_leap && is_trusted
     }
 
-    /// Turns a picture into one that a decoder can start with, if it is one. Returns the references that it then needs.
+    /// If a decoder can start with this frame, makes it an entry point. Returns the references that it then needs.
     fn enter(&mut self, access: Access, contents: &Contents, data: &mut Vec<u8>) -> Access {
         if !matches!(access, Access::Key | Access::Recovery(_)) {
             return access;
@@ -608,7 +608,7 @@ const ENDLESS_FRAGMENTS: &str = "fragments of a frame have no end: update the ca
 /// The contents of a unit.
 #[derive(Debug, Default)]
 struct Contents {
-    /// The first slice: its picture's references, and whether it is the picture's first.
+    /// The first slice: its frame's references, and whether it is the frame's first.
     picture: Option<(Access, bool)>,
     /// Where it is in the unit.
     slice: Range<usize>,
@@ -660,7 +660,7 @@ impl Contents {
     }
 }
 
-/// Whether an H.265 slice belongs to a picture at which the stream was cut (BLA): its leading pictures refer to missing ones.
+/// Whether an H.265 slice belongs to a frame at which the stream was cut (BLA): its leading frames refer to missing ones.
 fn is_cut(codec: Codec, slice: &[u8]) -> bool {
     codec == Codec::H265 && slice.first().is_some_and(|first| (16..=18).contains(&(first >> 1 & 0x3F)))
 }

@@ -7,12 +7,12 @@ const STEADY: u32 = 8;
 /// The most frames that a stream can reorder: H.264 and H.265 keep 16.
 const MOST_REORDERED: usize = 16;
 
-/// Tracks the interval between pictures in display order. Without a regular interval, no loss can be counted.
+/// Tracks the interval between frames in display order. Without a regular interval, no loss can be counted.
 #[derive(Debug, Default)]
 pub(super) struct Cadence {
     /// The time of the last packet.
     newest: Option<i64>,
-    /// The times of pictures, in order, that earlier pictures may still precede.
+    /// The times of frames, in order, that earlier frames may still precede.
     held: Vec<i64>,
     /// How many times to hold back: as many as have arrived too late for their position (B-frames).
     depth: usize,
@@ -26,8 +26,8 @@ pub(super) struct Cadence {
 }
 
 impl Cadence {
-    /// Takes a packet's time, how many packets were lost before it, and how many pictures arrived incomplete. Returns how
-    /// many pictures are missing, at most the number of lost packets.
+    /// Takes a packet's time, how many packets were lost before it, and how many frames arrived incomplete. Returns how
+    /// many frames are missing, at most the number of lost packets.
     pub(super) fn next(&mut self, time: i64, lost: u64, damaged: u64) -> u64 {
         self.lost = self.lost.saturating_sub(damaged.saturating_sub(lost));
         let lost = lost.saturating_sub(damaged);
@@ -38,7 +38,7 @@ impl Cadence {
             (self.lost, self.since_loss) = (self.lost.saturating_add(lost), 0);
         }
         if let Some(last) = self.last.filter(|last| time <= *last) {
-            // A picture that is displayed earlier, or a clock that was set back.
+            // A frame that is displayed earlier, or a clock that was set back.
             let is_reordered = last.saturating_sub(time) <= self.step.saturating_mul(MOST_REORDERED as i64);
             if is_reordered && self.depth < MOST_REORDERED {
                 self.depth += 1;
@@ -53,7 +53,7 @@ impl Cadence {
         if self.held.len() <= self.depth { 0 } else { self.pass() }
     }
 
-    /// Releases the first time. Returns how many pictures are missing before it.
+    /// Releases the first time. Returns how many frames are missing before it.
     fn pass(&mut self) -> u64 {
         let time = self.held.remove(0);
         let Some(last) = self.last.replace(time) else { return 0 };
@@ -70,7 +70,7 @@ impl Cadence {
             missing = steps.saturating_sub(1).unsigned_abs().min(self.lost);
         }
         self.lost -= missing;
-        // A lost picture is no further away than the number of times held back.
+        // A lost frame is no further away than the number of times held back.
         if self.since_loss >= 2 * self.depth {
             self.lost = 0;
         }
@@ -83,7 +83,7 @@ impl Cadence {
 mod tests {
     use super::*;
 
-    /// A cadence of 25 pictures per second, three packets each, until `time`.
+    /// A cadence of 25 frames per second, three packets each, until `time`.
     fn steady(until: i64) -> Cadence {
         let mut cadence = Cadence::default();
         for time in (0..=until).step_by(3600) {
@@ -102,7 +102,7 @@ mod tests {
         assert_eq!(cadence.next(39_600 + 100 * 3600, 5, 0), 5, "no more than packets");
     }
 
-    /// The times of B-frames in decoding order: 3, 1, 2, 6, 4, 5, without the lost ones. Each picture has two packets.
+    /// The times of B-frames in decoding order: 3, 1, 2, 6, 4, 5, without the lost ones. Each frame has two packets.
     #[test]
     fn pictures_without_a_packet_are_counted_among_pictures_that_are_shown_later() {
         for lost in [&[63][..], &[61], &[62], &[61, 62], &[63, 61, 62], &[60, 63, 70, 80], &[]] {
@@ -131,7 +131,7 @@ mod tests {
         }
     }
 
-    /// Some pictures lack their first packet, which shows only at their last one; later the camera skips pictures.
+    /// Some frames lack their first packet, which shows only at their last one; later the camera skips frames.
     #[test]
     fn pictures_that_the_camera_leaves_out_are_not_missing_while_others_lack_a_packet() {
         let mut cadence = Cadence::default();

@@ -18,8 +18,8 @@ use super::running_session::RunningSession;
 use super::stream_decoder::{Stream, StreamDecoder};
 use super::unit_queue::Description;
 
-/// Creates the GPU's decoder for a stream with this description before it plays, so that no picture waits for that. `None` if
-/// a different decoder is used, or the first picture must decide.
+/// Creates the GPU's decoder for a stream with this description before it plays, so that no frame waits for that. `None` if
+/// a different decoder is used, or the first frame must decide.
 pub fn prepare(stream: &Stream, description: &Description) -> Option<VideoDecoder> {
     let codec = video_codec(description.codec)?;
     let device = stream.buffers.memory.device().filter(|_| stream.config.decoder != StreamDecoding::Ffmpeg)?;

@@ -1,12 +1,12 @@
-//! Decides which pictures of a stream are clean, that is, refer to no picture that was lost or damaged in transit.
+//! Decides which frames of a stream are clean, that is, refer to no frame that was lost or damaged in transit.
 //!
-//! After a loss, pictures are clean from the next clean entry point on: a key frame (H.264: IDR; H.265: IDR, CRA, BLA), or a
-//! recovery point. With gradual refresh, each picture renews a part of the frame, and a message in the stream says how many
-//! pictures that takes: until then they are decoded, but not clean. visiond waits for one more refresh than the message says:
+//! After a loss, frames are clean from the next clean entry point on: a key frame (H.264: IDR; H.265: IDR, CRA, BLA), or a
+//! recovery point. With gradual refresh, each frame renews a part of the image, and a message in the stream says how many
+//! frames that takes: until then they are decoded, but not clean. visiond waits for one more refresh than the message says:
 //! x264 claims to be exact, but at 1 of 11 recovery points of a film the first refresh left damage that the second removed.
-//! Pictures that are shown before an entry point but arrive after it may refer to lost ones.
+//! Frames that are shown before an entry point but arrive after it may refer to lost ones.
 //!
-//! The encoder may call the pictures of a recovery point only approximately right (`exact_match_flag`). They count as clean,
+//! The encoder may call the frames of a recovery point only approximately right (`exact_match_flag`). They count as clean,
 //! because such a stream offers nothing better.
 
 use super::access_unit::{Access, AccessUnit};
@@ -23,16 +23,16 @@ pub struct Continuity(State);
 /// The references available to a decoder that got all units so far.
 #[derive(Debug, Default)]
 enum State {
-    /// Pictures are missing; all of them, before the first unit.
+    /// Frames are missing; all of them, before the first unit.
     #[default]
     Missing,
-    /// It started at the last key frame, so pictures that are shown before that one cannot be decoded.
+    /// It started at the last key frame, so frames that are shown before that one cannot be decoded.
     AtKey,
-    /// The last picture had this number (H.264), and the recovery point is this many reference pictures away.
+    /// The last frame had this number (H.264), and the recovery point is this many reference frames away.
     Recovering { order: OutputOrder, number: u32, distance: u32 },
-    /// From the picture with this order count on, pictures are clean. This many of them have arrived.
+    /// From the frame with this order count on, frames are clean. This many of them have arrived.
     Recovered { order: OutputOrder, from: i64, shown: u8 },
-    /// All pictures are available.
+    /// All frames are available.
     Whole,
 }
 
@@ -42,7 +42,7 @@ pub enum Verdict {
     Whole,
     /// Others refer to it, but it is not clean.
     Recovering,
-    /// It refers to missing pictures.
+    /// It refers to missing frames.
     Damaged,
     /// No decoder can use it.
     Undecodable,
@@ -136,7 +136,7 @@ impl Continuity {
 }
 
 impl State {
-    /// Starts at the picture that has a recovery point's message.
+    /// Starts at the frame that has a recovery point's message.
     fn at(point: RecoveryPoint, position: Position) -> Option<(Self, Verdict)> {
         let order = OutputOrder::from(position);
         match position.number {
@@ -158,12 +158,12 @@ impl State {
     }
 }
 
-/// Unwraps the order counts of pictures in decoding order (H.264: 8.2.1.1; H.265: 8.3.1).
+/// Unwraps the order counts of frames in decoding order (H.264: 8.2.1.1; H.265: 8.3.1).
 #[derive(Debug, Clone, Copy)]
 struct OutputOrder {
-    /// The order count of the last reference picture.
+    /// The order count of the last reference frame.
     reference: i64,
-    /// The order count of the last picture, in streams that are shown as they are decoded.
+    /// The order count of the last frame, in streams that are shown as they are decoded.
     decoded: i64,
 }
 
@@ -172,7 +172,7 @@ impl OutputOrder {
         Self { reference: position.order.map_or(0, |(low, _)| i64::from(low)), decoded: 0 }
     }
 
-    /// Returns the order count of the picture that it begins with.
+    /// Returns the order count of the frame that it begins with.
     fn last(&self) -> i64 {
         self.reference
     }

@@ -30,9 +30,9 @@ pub(super) enum Failure {
     /// No ports for datagrams.
     Ports(io::Error),
     NoAnswer,
-    /// The camera plays, but no picture has arrived for too long. Holds the known cause.
+    /// The camera plays, but no frame has arrived for too long. Holds the known cause.
     NoVideo(Option<String>),
-    /// The camera plays, but every picture has been damaged for too long. Holds the reason, if known.
+    /// The camera plays, but every frame has been damaged for too long. Holds the reason, if known.
     Damaged(Option<&'static str>),
     Closed,
     /// The connection has no TLS, and was closed before an answer.

@@ -199,7 +199,7 @@ impl ShownTimes {
         self.fates.push_back((given_with, fate));
     }
 
-    /// Returns how to handle the frame that was passed with this time. A picture keeps its handling even if another one is
+    /// Returns how to handle the frame that was passed with this time. A frame keeps its handling even if another one is
     /// shown at its time, because some cameras write times in decoding order.
     pub fn take_fate(&mut self, given_with: i64) -> Fate {
         let at = self.fates.iter().position(|(other, _)| *other == given_with);
@@ -213,7 +213,7 @@ impl ShownTimes {
         self.pending.retain(|(other, _)| *other >= presentation);
         let first = self.pending.iter().map(|(_, captured)| *captured).min_by_key(|captured| captured.monotonic_ns);
         self.pending.retain(|(other, _)| *other > presentation);
-        // This is later than its own time if a picture that belongs after it was shown at once.
+        // This is later than its own time if a frame that belongs after it was shown at once.
         let latest = [first.filter(|_| is_known)?, self.last.unwrap_or(first?)];
         self.last = latest.into_iter().max_by_key(|captured| captured.monotonic_ns);
         self.last

@@ -42,7 +42,7 @@ enum AnyAssembler {
     Jpeg(JpegAssembler),
 }
 
-/// Takes packets through everything between the order of packets and the decoder. The first byte chooses the codec; each packet is a byte of
+/// Passes ordered packets through all steps before the decoder. The first byte chooses the codec; each packet is a byte of
 /// flags, its length in two bytes, and its payload.
 pub fn rtp(data: &[u8]) {
     let Some((&first, mut rest)) = data.split_first() else { return };

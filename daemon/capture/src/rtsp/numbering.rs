@@ -1,4 +1,4 @@
-//! Reads a picture's position in decoding order and output order from its slice headers, and finds recovery points.
+//! Reads a frame's position in decoding order and output order from its slice headers, and finds recovery points.
 //!
 //! Reads only the fields that distinguish clean entry points and reveal missing access units. For a stream with several
 //! sequence parameter sets, or with each field in its own picture, it reads no numbers: then only key frames are entry
@@ -15,36 +15,36 @@ const SLICE_START_BYTES: usize = 64;
 /// How much of a parameter set or of supplemental information to read.
 const SET_BYTES: usize = 1 << 10;
 
-/// The most bits of a picture's number in either standard.
+/// The most bits of a frame's number in either standard.
 const MOST_BITS: u32 = 16;
 
 /// The position of an access unit in decoding order and in output order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Position {
-    /// H.264's `frame_num`, which counts reference pictures modulo the second number.
+    /// H.264's `frame_num`, which counts reference frames modulo the second number.
     pub number: Option<(u32, u32)>,
-    /// The low bits of the picture's order count, and their modulus. `None` if pictures are shown in decoding order.
+    /// The low bits of the frame's order count, and their modulus. `None` if frames are shown in decoding order.
     pub order: Option<(u32, u32)>,
     /// Whether others may refer to it.
     pub is_reference: bool,
 }
 
-/// A point from which pictures are correct even if decoding started at its message.
+/// A point from which frames are correct even if decoding started at its message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RecoveryPoint {
-    /// The distance from the message. H.264: in reference pictures; H.265: in order count.
+    /// The distance from the message. H.264: in reference frames; H.265: in order count.
     pub distance: i32,
-    /// Whether pictures before it in output order are wrong even if decoding started earlier, because the stream was cut
+    /// Whether frames before it in output order are wrong even if decoding started earlier, because the stream was cut
     /// here.
     pub is_broken_link: bool,
 }
 
-/// How the slices of a stream number their pictures.
+/// How the slices of a stream number their frames.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Numbering {
     H264 {
         number_bits: u32,
-        /// `None` if pictures are shown in decoding order.
+        /// `None` if frames are shown in decoding order.
         order_bits: Option<u32>,
         has_planes: bool,
         is_progressive: bool,
@@ -148,7 +148,7 @@ impl Numbering {
         Some(Self::H265 { order_bits, has_planes, has_output_flag, extra_bits, sub_layers })
     }
 
-    /// Whether H.264's frame numbers have no gap unless a reference picture is missing.
+    /// Whether H.264's frame numbers have no gap unless a reference frame is missing.
     pub fn counts_references(self) -> bool {
         matches!(self, Self::H264 { is_progressive: true, allows_gaps: false, .. })
     }
@@ -207,7 +207,7 @@ impl Numbering {
         }
     }
 
-    /// Whether no other picture refers to this H.265 slice's picture: it is not a reference within its temporal layer, and
+    /// Whether no other frame refers to this H.265 slice's frame: it is not a reference within its temporal layer, and
     /// that layer is the highest.
     pub fn is_discardable(self, nal: &[u8]) -> bool {
         match (self, nal) {

@@ -26,7 +26,7 @@ use super::running_session::RunningSession;
 use super::stream_decoder::{DecoderEnd, Stream, StreamDecoder};
 use super::unit_queue::Taken;
 
-/// How many units a decoder may hold back before it shows one: H.264 and H.265 keep 16 pictures.
+/// How many units a decoder may hold back before it shows one: H.264 and H.265 keep 16 frames.
 const MOST_HELD_BACK: u32 = 16;
 
 pub struct NvdecDecoder {
@@ -39,42 +39,42 @@ pub struct NvdecDecoder {
     generation: u64,
     /// The presentation time of the unit that [`NvdecDecoder::start`] decoded, until the queue delivers it again.
     started_with: Option<i64>,
-    /// The same, if the queue has dropped that unit and counted it: its picture does not become a frame.
+    /// The same, for a unit that the queue has dropped and counted: it yields no frame.
     unwanted: Option<i64>,
-    /// How the stream ended; its last pictures are returned first.
+    /// How the stream ended; its last frames are returned first.
     end: Option<DecoderEnd>,
     damage: Damage,
-    /// Whether decoding started at a recovery point that is correct at once. Pictures shown before it and decoded after it are
+    /// Whether decoding started at a recovery point that is correct at once. Frames shown before it and decoded after it are
     /// skipped then: if a camera writes times in decoding order, they would be mistaken for others.
     skips_leading: bool,
-    /// How many units the decoder has received since its last picture.
+    /// How many units the decoder has received since its last frame.
     fed: u32,
-    /// The deadline of the next picture.
+    /// The deadline of the next frame.
     deadline: Instant,
     decoded: u64,
 }
 
-/// Pictures that the engine could not decode, although nothing was lost in transit. Later ones may refer to them, up to the next
+/// Frames that the engine could not decode, although nothing was lost in transit. Later ones may refer to them, up to the next
 /// key frame.
 #[derive(Debug, Default)]
 struct Damage {
     may_show: bool,
-    /// The times of the first key frame after it and of the pictures after that. Every one that the decoder returns is clean.
+    /// The times of the first key frame after it and of the frames after that. Every one that the decoder returns is clean.
     /// The key frame itself may be skipped.
     clean: VecDeque<i64>,
 }
 
 impl Damage {
-    /// Starts tracking at a picture that the engine could not decode.
+    /// Starts tracking at a frame that the engine could not decode.
     fn begin(&mut self, given_with: i64) {
-        // A picture from before the key frame does not damage those after it.
+        // A frame from before the key frame does not damage those after it.
         if self.clean.contains(&given_with) {
             self.clean.clear();
         }
         self.may_show = true;
     }
 
-    /// Notes a picture that the decoder receives.
+    /// Notes a frame that the decoder receives.
     fn feed(&mut self, given_with: i64, is_key: bool) {
         if self.may_show && (is_key || !self.clean.is_empty()) {
             if self.clean.len() == MOST_HELD_BACK as usize {
@@ -84,7 +84,7 @@ impl Damage {
         }
     }
 
-    /// Returns whether a returned picture may show the damage. The first clean one ends the damage.
+    /// Returns whether a returned frame may show the damage. The first clean one ends the damage.
     fn shows(&mut self, given_with: i64) -> bool {
         if self.clean.contains(&given_with) {
             *self = Self::default();
@@ -151,7 +151,7 @@ impl NvdecDecoder {
             levels: None,
         };
         let (generation, started_with) = (first.generation, Some(first.presentation));
-        // This thread sleeps several times per picture.
+        // This thread sleeps several times per frame.
         wake_together();
         Ok(Self {
             stream: Arc::clone(stream),
@@ -196,7 +196,7 @@ impl NvdecDecoder {
         }
     }
 
-    /// Passes the next unit to the decoder, or requests its last pictures if there is none.
+    /// Passes the next unit to the decoder, or requests its last frames if there is none.
     fn feed_or_end(&mut self, unit: Result<AccessUnit, DecoderEnd>) -> Result<(), DecoderEnd> {
         self.fed += 1;
         match unit.and_then(|unit| self.feed(unit)) {
@@ -252,7 +252,7 @@ impl NvdecDecoder {
         (self.fed, self.deadline) = (0, Instant::now() + self.stream.frame_timeout());
     }
 
-    /// Returns how the decoder ends, if it does now: its last pictures are out, or it takes units without showing any.
+    /// Returns how the decoder ends, if it does now: its last frames are out, or it takes units without showing any.
     fn take_end(&mut self) -> Result<(), DecoderEnd> {
         if let Some(end) = self.end.take() {
             return Err(end);
@@ -263,7 +263,7 @@ impl NvdecDecoder {
         Ok(())
     }
 
-    /// Makes a frame from a picture whose unit has the time `given_with`; `None` if it does not become a frame.
+    /// Makes a frame from a frame whose unit has the time `given_with`; `None` if it does not become a frame.
     fn frame(
         &mut self,
         surface: Surface,
@@ -391,7 +391,7 @@ mod tests {
         damage.feed(6, false);
         damage.feed(5, false);
         assert!(damage.shows(3) && !damage.shows(5) && !damage.shows(6));
-        // A picture from before the key frame turns out damaged after the decoder received the key frame.
+        // A frame from before the key frame turns out damaged after the decoder received the key frame.
         damage.begin(7);
         damage.feed(8, true);
         damage.begin(7);

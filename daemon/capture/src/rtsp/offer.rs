@@ -60,17 +60,17 @@ pub struct OfferedStream {
 /// The reception of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Watched {
-    /// Complete pictures received.
+    /// Complete frames received.
     pub pictures: u32,
     /// How many of them decoding can start with.
     pub key_frames: u32,
-    /// Pictures that were damaged or lost in transit.
+    /// Frames that were damaged or lost in transit.
     pub damaged: u64,
-    /// Pictures whose time comes from a sender report.
+    /// Frames whose time comes from a sender report.
     pub timed_by_reports: u32,
-    /// Bytes of the pictures.
+    /// Bytes of the frames.
     pub bytes: u64,
-    /// Seconds from the first to the last picture, by the camera's clock; by their arrival if that clock jumps.
+    /// Seconds from the first to the last frame, by the camera's clock; by their arrival if that clock jumps.
     pub seconds: f64,
     /// Seconds from one key frame to the next; `None` if fewer than two arrived.
     pub key_frame_interval_s: Option<f64>,
@@ -142,7 +142,7 @@ const MOST_AHEAD_S: f64 = 30.0;
 #[derive(Debug, Default)]
 struct Watch {
     watched: Watched,
-    /// The first and the last picture in display order.
+    /// The first and the last frame in display order.
     shown: Option<(i64, i64)>,
     /// The first and the last key frame in display order.
     keys: Option<(i64, i64)>,
@@ -174,7 +174,7 @@ impl Watch {
         watched.pictures += 1;
         watched.bytes += unit.data.len() as u64;
         let at = unit.presentation;
-        // Pictures may arrive in a different order than they are shown.
+        // Frames may arrive in a different order than they are shown.
         let (first, last) = self.shown.unwrap_or((at, at));
         self.shown = Some((first.min(at), last.max(at)));
         self.shown_arrived = Some((self.shown_arrived.map_or(now, |(first, _)| first), now));
@@ -209,12 +209,12 @@ impl Watch {
 }
 
 impl Watched {
-    /// Returns the frames per second; `None` if fewer than two pictures arrived.
+    /// Returns the frames per second; `None` if fewer than two frames arrived.
     pub fn fps(&self) -> Option<f64> {
         (self.pictures > 1 && self.seconds > 0.0).then(|| f64::from(self.pictures - 1) / self.seconds)
     }
 
-    /// Returns bits per second; `None` if fewer than two pictures arrived.
+    /// Returns bits per second; `None` if fewer than two frames arrived.
     pub fn bits_per_s(&self) -> Option<f64> {
         self.fps().map(|fps| 8.0 * self.bytes as f64 / f64::from(self.pictures) * fps)
     }

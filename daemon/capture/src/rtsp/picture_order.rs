@@ -1,8 +1,8 @@
-//! Decides which pictures of a stream may be shown as soon as they are decoded.
+//! Decides which frames of a stream may be shown as soon as they are decoded.
 //!
-//! Every H.265 stream states how far pictures are reordered. H.264 need not (annex E.2.1, `bitstream_restriction_flag`), and many
+//! Every H.265 stream states how far frames are reordered. H.264 need not (annex E.2.1, `bitstream_restriction_flag`), and many
 //! cameras do not, although they reorder nothing. A decoder that follows the standard then waits until its memory is full. Like
-//! ffmpeg, visiond shows pictures of such a stream at once until one is predicted from a later one (a B slice).
+//! ffmpeg, visiond shows frames of such a stream at once until one is predicted from a later one (a B slice).
 
 use h264_reader::nal::sps::{PicOrderCntType, SeqParameterSet};
 use h264_reader::rbsp::{BitReader, decode_nal};
@@ -10,7 +10,7 @@ use visiond_kernels::nvdec::Showing;
 
 use super::access_unit::{AccessUnit, Codec, nals};
 
-/// How the pictures of one stream are shown.
+/// How the frames of one stream are shown.
 #[derive(Debug)]
 pub struct PictureOrder(Showing);
 
@@ -21,7 +21,7 @@ impl PictureOrder {
         Self(if key_frames_only || is_unknown() { Showing::AtOnce } else { Showing::InOrder })
     }
 
-    /// Decides for the stream's next picture.
+    /// Decides for the stream's next frame.
     pub fn next(&mut self, unit: &AccessUnit) -> Showing {
         if self.0 == Showing::AtOnce && unit.codec == Codec::H264 && nals(&unit.data).any(is_bidirectional) {
             self.0 = Showing::InOrder;
@@ -30,7 +30,7 @@ impl PictureOrder {
     }
 }
 
-/// Whether a NAL unit is a sequence parameter set that does not state how far pictures are reordered.
+/// Whether a NAL unit is a sequence parameter set that does not state how far frames are reordered.
 fn is_without_order(nal: &[u8]) -> bool {
     if nal.first().is_none_or(|header| header & 0x1F != 7) {
         return false;
@@ -42,7 +42,7 @@ fn is_without_order(nal: &[u8]) -> bool {
     !is_told && !matches!(set.pic_order_cnt, PicOrderCntType::TypeTwo)
 }
 
-/// Whether a NAL unit is the first slice of a picture, and a B slice: `first_mb_in_slice` is 0, and `slice_type` 1 or 6.
+/// Whether a NAL unit is the first slice of a frame, and a B slice: `first_mb_in_slice` is 0, and `slice_type` 1 or 6.
 fn is_bidirectional(nal: &[u8]) -> bool {
     let &[header, start, ..] = nal else { return false };
     matches!(header & 0x1F, 1 | 2) && (start & 0xF0 == 0b1010_0000 || start & 0xFC == 0b1001_1100)

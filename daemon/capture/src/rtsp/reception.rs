@@ -193,13 +193,13 @@ mod tests {
     const SPS: &[u8] = &[0x67, 1, 2, 3];
     const KEY: &[u8] = &[0x65, 0x88, 9];
     const INTER: &[u8] = &[0x41, 0x9A, 8];
-    /// The same picture in two fragments.
+    /// The same frame in two fragments.
     const BEGIN: &[u8] = &[0x5C, 0x81, 0x9A];
     const END: &[u8] = &[0x5C, 0x41, 8];
-    /// From one picture to the next.
+    /// From one frame to the next.
     const STEP: i64 = 3600;
 
-    /// Takes a packet: its payload, the number of its picture, whether it ends the picture, and how many packets are missing
+    /// Takes a packet: its payload, the number of its frame, whether it ends the frame, and how many packets are missing
     /// before it. Returns the resulting events.
     fn take(reception: &mut Reception, (payload, picture, marker, lost): (&[u8], i64, bool, u16)) -> Vec<String> {
         let packet = RtpPacket { marker, timestamp: picture * STEP, lost, extension: None, payload };
@@ -228,7 +228,7 @@ mod tests {
         assert!(came.len() >= 19 && came.iter().all(|what| what == "unit"), "{came:?}");
         assert!(reception.damaged.is_none());
 
-        // The middle of a picture is missing.
+        // The middle of a frame is missing.
         came = take(&mut reception, (BEGIN, 20, false, 0));
         came.extend(take(&mut reception, (END, 20, true, 1)));
         came.extend(take(&mut reception, (INTER, 21, true, 0)));
@@ -236,7 +236,7 @@ mod tests {
         assert_eq!(came, ["1 damaged", "unit after a loss"]);
         assert!(reception.damaged.is_some());
 
-        // Two whole pictures of one packet each are missing.
+        // Two whole frames of one packet each are missing.
         came = (22..32).flat_map(|picture| take(&mut reception, (INTER, picture, true, 0))).collect();
         assert!(came.iter().all(|what| what == "unit"), "{came:?}");
         came = take(&mut reception, (INTER, 34, true, 2));

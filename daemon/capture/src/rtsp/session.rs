@@ -62,7 +62,7 @@ pub(super) struct Session {
     pub(super) target: SessionTarget,
     clock: Arc<dyn Clock>,
     stage: Stage,
-    /// The deadline for the camera's answer or next picture; `None` while none is expected.
+    /// The deadline for the camera's answer or next frame; `None` while none is expected.
     deadline: Option<Instant>,
     /// The URL of the session, which differs from the target's after a redirect.
     url: Url,
@@ -594,7 +594,7 @@ impl Talk {
         let mut read = 0;
         if let Some(ports) = self.ports.as_ref().filter(|_| ready.rtp || ready.rtcp) {
             buffer.resize(DATAGRAM_BYTES, 0);
-            // Reports first: they set the times of the pictures.
+            // Reports first: they set the times of the frames.
             for (is_ready, socket) in [(ready.rtcp, &ports.rtcp), (ready.rtp, &ports.rtp)] {
                 while is_ready
                     && read < MOST_READ

@@ -227,7 +227,7 @@ fn a_stream_that_changes_its_size_goes_on_without_another_session() {
     assert_eq!(server.said.lock().iter().filter(|line| *line == "PLAY").count(), 1);
 }
 
-/// Makes 30 pictures of a stream of JPEG; returns its path, and what the decoder makes of each picture, as BGR.
+/// Makes 30 frames of a stream of JPEG; returns its path, and what the decoder makes of each frame, as BGR.
 fn jpeg_stream(folder: &TempDir, size: &str, sampling: &str) -> (String, Vec<Vec<u8>>) {
     let path = folder.path().join(format!("{size}-{sampling}.mjpeg"));
     let source = format!("testsrc2=s={size}:d=3:r=10");
@@ -357,7 +357,7 @@ fn a_camera_whose_every_picture_is_damaged_is_opened_again_with_the_reason() {
     let (small, _) = jpeg_stream(&folder, "64x48", "yuvj420p");
     let (large, _) = jpeg_stream(&folder, "640x480", "yuvj420p");
     let timeout = Duration::from_secs(2);
-    // From the start, and after good pictures. The simulated clock brings the timeout of the latter.
+    // From the start, and after good frames. The simulated clock brings the timeout of the latter.
     for (files, trick, pictures) in [(&[&large[..]][..], "spoilt", 0), (&[&small, &large], "spoils", 30)] {
         let server = Server::start(files, &["--fps", "100", "--trick", trick, "--at-end", "loop"]);
         let config = RtspConfig { timeout, ..config(&server.url()) };
@@ -728,7 +728,7 @@ fn damage_between_good_pictures_is_not_published() {
             Ok::<_, SourceError>((frames, lost))
         });
         let (frames, lost) = match outcome {
-            // Noise can look like a picture or like parameters, which no decoder accepts.
+            // Noise can look like a frame or like parameters, which no decoder accepts.
             Err(error) if trick == "noise" => {
                 assert!(error.may_pass(), "{error}");
                 continue;

@@ -4,7 +4,7 @@
 //! When the decoder does not keep up, the queue drops everything up to its newest key frame. If it has none, it drops everything
 //! and waits for the next one, because a decoder can start only there.
 //!
-//! After a loss in transit, it drops units that refer to lost pictures, up to the next clean entry point (`continuity`), or marks
+//! After a loss in transit, it drops units that refer to lost frames, up to the next clean entry point (`continuity`), or marks
 //! them.
 
 use std::collections::VecDeque;
@@ -45,7 +45,7 @@ pub struct UnitQueue {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Description {
     pub codec: Codec,
-    /// The parameter sets in Annex B; empty if they arrive only with the pictures.
+    /// The parameter sets in Annex B; empty if they arrive only with the frames.
     pub sets: Vec<u8>,
 }
 
@@ -57,9 +57,10 @@ struct State {
     bytes: usize,
     /// The references available to a decoder that gets all units.
     continuity: Continuity,
-    /// Why pictures are missing, or were before the last entry point. `None` at the start of the stream, where that is not a loss.
+    /// Why frames are missing now, or were missing before the last entry point. `None` at the start of the stream, where that
+    /// is not a loss.
     cause: Option<LossCause>,
-    /// Whether a complete picture has arrived: units before the first are not a loss.
+    /// Whether a complete frame has arrived: units before the first are not a loss.
     has_begun: bool,
     /// How often a decoder had to start at a recovery point. Each start is a new generation.
     restarts: u64,
@@ -132,7 +133,7 @@ impl UnitQueue {
         }
         state.restarts += u64::from(begins);
         unit.generation += state.restarts;
-        // An overload has ended the decoding of units that refer to lost pictures.
+        // An overload has ended the decoding of units that refer to lost frames.
         let is_marked = self.damaged == DamagedFrames::Mark && state.cause == Some(LossCause::Corrupt);
         unit.fate = match verdict {
             Verdict::Whole => Fate::Published,
@@ -304,7 +305,7 @@ impl State {
 
     /// Drops everything up to a key frame.
     fn go_on_at(&mut self, key: usize) {
-        // Without the pictures before it, its leading pictures cannot be decoded.
+        // Without the frames before it, its leading frames cannot be decoded.
         let is_leading = |unit: &&(u64, AccessUnit)| unit.1.access == Access::Leading;
         let behind = self.units.iter().skip(key + 1).take_while(is_leading).count();
         let dropped = self.units.drain(key + 1..=key + behind).map(is_frame).sum::<u64>();

@@ -182,7 +182,7 @@ fn the_source_ends_when_it_fails_at_the_start_for_too_long_or_for_good() {
         let error = next(&mut source).unwrap_err();
         assert!(error.to_string().contains(words) && error.may_pass(), "{path}: {error}");
     }
-    // After a picture, a camera has the timeout, or two intervals.
+    // After an image, a camera has the timeout, or two intervals.
     count.store(0, Ordering::SeqCst);
     let camera = SnapshotConfig { interval: 2 * HANG, ..config(&server.url("/busy")) };
     let (mut source, clock) = open(&camera);

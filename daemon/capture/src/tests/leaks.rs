@@ -72,7 +72,7 @@ fn fifty_sources_leave_no_descriptor_no_process_and_no_thread() {
 struct FileServer(process::Child, String);
 
 impl FileServer {
-    /// Serves a film and a picture.
+    /// Serves a film and an image.
     fn start(folder: &TempDir) -> Self {
         let folder = folder.path().join("web");
         fs::create_dir(&folder).unwrap();

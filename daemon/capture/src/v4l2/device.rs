@@ -19,13 +19,13 @@ use v4l::v4l2::{self, vidioc};
 use super::fourcc::FourCc;
 use super::quirks::{self, Quirk};
 
-/// The V4L2 API that a node uses for pictures: the `V4L2_BUF_TYPE_*` of every call about them.
+/// The V4L2 API that a node uses for frames: the `V4L2_BUF_TYPE_*` of every call about them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Api {
-    /// Single-planar: a picture is in one memory plane.
+    /// Single-planar: a frame is in one memory plane.
     Single = sys::v4l2_buf_type_V4L2_BUF_TYPE_VIDEO_CAPTURE,
-    /// Multi-planar: a picture is in one or more memory planes.
+    /// Multi-planar: a frame is in one or more memory planes.
     Multi = sys::v4l2_buf_type_V4L2_BUF_TYPE_VIDEO_CAPTURE_MPLANE,
 }
 
@@ -52,7 +52,7 @@ pub struct Capabilities {
 }
 
 impl Capabilities {
-    /// Returns the API for captured pictures, the single-planar one if the node has both; `None` if it captures nothing.
+    /// Returns the API for captured frames, the single-planar one if the node has both; `None` if it captures nothing.
     pub fn api(&self) -> Option<Api> {
         if self.flags & sys::V4L2_CAP_VIDEO_CAPTURE != 0 {
             Some(Api::Single)
@@ -64,7 +64,7 @@ impl Capabilities {
     }
 }
 
-/// A picture's format, as in `v4l2_pix_format`.
+/// A frame's format, as in `v4l2_pix_format`.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct PixFormat {
     /// Width in pixels.
@@ -75,7 +75,7 @@ pub struct PixFormat {
     pub fourcc: FourCc,
     /// `V4L2_FIELD_*`.
     pub field: u32,
-    /// The picture's memory planes; one in the single-planar API.
+    /// The frame's memory planes; one in the single-planar API.
     pub memories: [MemoryPlaneFormat; MAX_MEMORY_PLANES],
     /// How many of them are used.
     pub memory_count: usize,
@@ -90,7 +90,7 @@ pub struct PixFormat {
 /// The most memory planes of any format that visiond reads.
 pub const MAX_MEMORY_PLANES: usize = 3;
 
-/// One memory plane of a picture.
+/// One memory plane of a frame.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct MemoryPlaneFormat {
     /// Bytes from one row of its first colour plane to the next.
@@ -100,7 +100,7 @@ pub struct MemoryPlaneFormat {
 }
 
 impl PixFormat {
-    /// Returns the picture's memory planes.
+    /// Returns the frame's memory planes.
     pub fn memories(&self) -> &[MemoryPlaneFormat] {
         &self.memories[..self.memory_count.min(MAX_MEMORY_PLANES)]
     }
@@ -127,7 +127,7 @@ impl Node {
         let file = opened.map_err(NodeError::Unopened)?;
         let mut node = Self::of(file, path);
         node.capabilities = node.ask().map_err(NodeError::Unknown)?;
-        // A node that captures nothing is never asked for pictures.
+        // A node that captures nothing is never asked for frames.
         node.api = node.capabilities.api().unwrap_or(Api::Single);
         Ok(node)
     }
@@ -166,7 +166,7 @@ impl Node {
         quirks::has(&self.capabilities.driver, quirk)
     }
 
-    /// Returns the API for captured pictures.
+    /// Returns the API for captured frames.
     pub fn api(&self) -> Api {
         self.api
     }
@@ -207,7 +207,7 @@ impl Node {
             }
         };
         // SAFETY: callers pass only G_FMT, TRY_FMT and S_FMT, which read and write a v4l2_format: a union of structs of
-        // integers, and of pointers that captured pictures do not use.
+        // integers, and of pointers that captured frames do not use.
         let raw = unsafe { self.query(request, fill)? };
         Ok(match self.api {
             // SAFETY: for a format of type VIDEO_CAPTURE, the kernel wrote `pix`.

@@ -76,7 +76,7 @@ pub(super) struct SystemFolders {
 /// The result of querying a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Answer {
-    /// It captures pictures; the card's name.
+    /// It captures frames; the card's name.
     Camera(String),
     /// It captures none: a camera's metadata node, an output, a codec.
     Other,

@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | USERPTR | into the model's kind of memory, or into ordinary memory that is registered with CUDA | none |
 //! | MMAP | into its own memory, which is registered with CUDA | none |
-//! | MMAP, one copy | into its own memory; visiond copies the picture and queues the buffer at once | one |
+//! | MMAP, one copy | into its own memory; visiond copies the frame and queues the buffer at once | one |
 //!
 //! visiond tries each method with all its buffers before it chooses it. USERPTR uses managed memory only if that never moves,
 //! and otherwise mapped memory. For a model on the CPU, MMAP without a copy is used only if it is configured: some drivers'

@@ -1,4 +1,4 @@
-//! Locates the colour planes of a picture in the memory planes that the driver fills.
+//! Locates the colour planes of a frame in the memory planes that the driver fills.
 
 use visiond_kernels::color::ColorDescription;
 use visiond_kernels::frame::{FrameError, FrameLayout, MAX_PLANES, PixelFormat, PlaneLayout};
@@ -6,7 +6,7 @@ use visiond_kernels::frame::{FrameError, FrameLayout, MAX_PLANES, PixelFormat, P
 use super::device::{MAX_MEMORY_PLANES, PixFormat};
 use super::fourcc;
 
-/// An invalid description of pictures by the driver.
+/// An invalid description of frames by the driver.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PlanesError {
     #[error("{format} has {expected} memory planes, the driver reports {found}")]
@@ -16,7 +16,7 @@ pub enum PlanesError {
     Frame(#[from] FrameError),
 }
 
-/// The colour planes of a raw picture: in which memory plane each is, and where in it.
+/// The colour planes of a raw frame: in which memory plane each is, and where in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Planes {
     format: PixelFormat,
@@ -28,7 +28,7 @@ pub struct Planes {
 }
 
 impl Planes {
-    /// Describes pictures of `format` from the driver's description.
+    /// Describes frames of `format` from the driver's description.
     pub fn new(pix: &PixFormat, format: PixelFormat, color: ColorDescription) -> Result<Self, PlanesError> {
         let arrangement = fourcc::arrangement(pix.fourcc);
         let (expected, found) = (arrangement.memory_plane_count, pix.memory_count);
@@ -76,7 +76,7 @@ impl Planes {
         self.memory_count
     }
 
-    /// Returns how many bytes of a memory plane a whole picture needs; the last row of a colour plane needs no padding.
+    /// Returns how many bytes of a memory plane a whole frame needs; the last row of a colour plane needs no padding.
     pub fn needed_bytes(&self, memory: usize) -> usize {
         self.layout(&[0; MAX_MEMORY_PLANES]).map_or(0, |layout| {
             let here = (0..layout.planes().len()).filter(|&plane| self.places[plane].0 == memory);

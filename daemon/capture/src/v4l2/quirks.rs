@@ -7,7 +7,7 @@
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Quirk {
     /// 10- and 12-bit samples, of mosaics and of grey, are in the high bits of their 16-bit words, and the low bits repeat the
-    /// highest: white is 65535, and such a picture reads like one of 16-bit samples. V4L2 puts them in the low bits, with zeros
+    /// highest: white is 65535, and such a frame reads like one of 16-bit samples. V4L2 puts them in the low bits, with zeros
     /// above.
     SamplesFillWords,
     /// The sensor has power only while it streams. Until then the driver stores the values of its controls, and the sensor

@@ -47,7 +47,7 @@ impl SampleBits {
 
     /// Returns where samples of `depth`, 10 or 12 bits, are; `None` if the frames are too dark.
     ///
-    /// A bit above the sample's depth is set only with samples in the high bits. Without such a bit, a dark picture in the high
+    /// A bit above the sample's depth is set only with samples in the high bits. Without such a bit, a dark frame in the high
     /// bits has words whose lowest bits are zeros, like their highest; in the low bits, some sample has one of its own lowest
     /// bits set.
     pub fn alignment(self, depth: BayerDepth) -> Option<SampleAlignment> {

@@ -1,6 +1,6 @@
 //! The signal at a camera's input: whether there is one, its timings, and events when it changes.
 //!
-//! A webcam has one input that always has a picture. The HDMI input of a capture card or a bridge may have none, or one of
+//! A webcam has one input that always has a frame. The HDMI input of a capture card or a bridge may have none, or one of
 //! another size than before. Then the stream must be set up again:
 //! <https://docs.kernel.org/userspace-api/media/v4l/dv-timings.html>
 
@@ -35,7 +35,7 @@ pub struct Input {
     pub capabilities: u32,
 }
 
-/// Why an input has no picture.
+/// Why an input has no frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum NoSignal {
     /// There is no signal.

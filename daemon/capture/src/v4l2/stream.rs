@@ -26,7 +26,7 @@ use super::device::{MAX_MEMORY_PLANES, Node};
 #[derive(Debug)]
 pub(super) struct FilledBuffer {
     index: u32,
-    /// The bytes of the picture in each memory plane.
+    /// The bytes of the frame in each memory plane.
     pub used: [Used; MAX_MEMORY_PLANES],
     /// `V4L2_BUF_FLAG_*`.
     pub flags: u32,
@@ -202,7 +202,7 @@ impl Stream {
         }))
     }
 
-    /// Returns the picture's bytes in a memory plane.
+    /// Returns the frame's bytes in a memory plane.
     pub fn bytes(&self, filled: &FilledBuffer, plane: usize) -> &[u8] {
         let Some(buffer) = self.buffers.get(filled.index as usize) else { return &[] };
         let used = filled.used[plane];

@@ -362,7 +362,7 @@ fn stop_is_heard_while_ffmpeg_hangs() {
     assert!(error.to_string().contains("for 0.7 s") && error.may_pass(), "{error}");
 }
 
-/// Makes a part of a picture.
+/// Makes a part of a frame.
 type Part = fn(&[u8]) -> Vec<u8>;
 
 /// Serves JPEG parts, which `part` makes of an image, to each client; returns the URL.

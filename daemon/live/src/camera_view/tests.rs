@@ -94,7 +94,7 @@ fn a_snapshot_is_the_next_frame_and_its_buffer_comes_back() {
         let mut rgb = vec![0; 4 * 2 * 3];
         let layout = JpegDecoder::new().decode(&picture.jpeg, &mut rgb).unwrap();
         assert_eq!((layout.width(), layout.height()), (4, 2));
-        // 200 in limited range is 214; the label covers the picture.
+        // 200 in limited range is 214; the label covers the image.
         assert_eq!(rgb.iter().all(|value| value.abs_diff(214) <= 3), !overlay, "{rgb:?}");
     }
     assert_eq!(view.watchers(), 0);
@@ -360,7 +360,7 @@ fn boxes_are_drawn_on_a_preview_at_its_own_size() {
         JpegDecoder::new().decode(&picture.jpeg, &mut rgb).unwrap();
         let pixels = rgb.as_chunks::<3>().0;
         let is_drawn = |pixel: &[u8; 3]| pixel.iter().zip(pixels[0]).any(|(a, b)| a.abs_diff(b) > 40);
-        // Right of the middle, and neither at the upper side of the box, where its label is, nor at the picture's edge.
+        // Right of the middle, and neither at the upper side of the box, where its label is, nor at the image's edge.
         let rows = (75..110).flat_map(|y| &pixels[y * 128 + 64..y * 128 + 128]);
         rows.filter(|pixel| is_drawn(pixel)).count()
     };

@@ -14,7 +14,7 @@ use visiond_system::testing::{HANG, stopped_while_it_waits, wait_until, while_it
 use super::*;
 use crate::{Live, Picture, PictureStream, Watch};
 
-/// Pixels of the lane's frames and of the preview's, which differ in the pictures.
+/// Pixels of the lane's frames and of the preview's, which differ in the images.
 const LANE: u64 = 60;
 const PREVIEW: u64 = 200;
 
@@ -50,7 +50,7 @@ impl Bench {
         }
     }
 
-    /// Waits for the next picture while `offer` leaves frames.
+    /// Waits for the next image while `offer` leaves frames.
     fn next(&mut self, watch: &mut Watch, offer: impl Fn(&mut Self)) -> Arc<Picture> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         runtime.block_on(async {

@@ -214,8 +214,8 @@ impl RefusedCameras {
         Some(Due::Read(camera, numbers.map(|waiting| waiting.number).take(most).collect()))
     }
 
-    /// Takes the messages that were read from the spool among the first `settled` of a camera. Those that were not found are
-    /// lost; returns their numbers.
+    /// Takes the messages that were read from the spool among the first `settled` of a camera. Messages that were not found
+    /// are lost; returns their numbers.
     pub fn read_again(&mut self, camera: &str, found: Vec<QueuedMessage>, settled: usize) -> Vec<u64> {
         let Some(refused) = self.cameras.get_mut(camera) else { return Vec::new() };
         let settled = settled.min(refused.waiting.len());

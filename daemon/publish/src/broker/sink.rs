@@ -476,8 +476,8 @@ struct ConnectionState {
 
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
-/// Only a connection that lasted this long resets the pause. It is longer than the longest pause, because two clients that
-/// take the session from each other each keep it for the other's pause.
+/// Only a connection that lasted this long resets the pause. It is longer than the longest pause, because if two clients take
+/// the session from each other, each keeps it during the other's pause.
 const LASTING: Duration = Duration::from_secs(10);
 /// From this many short connections in a row, they are logged as a group.
 const MANY_SHORT: u32 = 4;

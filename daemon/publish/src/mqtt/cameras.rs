@@ -1,4 +1,4 @@
-//! Publishes what a broker retains about the cameras: states, pictures and Home Assistant discovery.
+//! Publishes what a broker retains about the cameras: states, snapshots and Home Assistant discovery.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use super::session::MqttSession;
 use super::topics::{DETECTIONS, SNAPSHOT, STATE, Topics};
 use crate::sink::SinkContext;
 
-/// How many retained messages may wait to be sent before states and pictures also wait, because the broker accepts nothing.
+/// How many retained messages may wait to be sent before states and snapshots also wait, because the broker accepts nothing.
 const MOST_WAITING: usize = 256;
 /// How many bytes they may have.
 const MOST_BYTES: usize = 8 << 20;
@@ -36,10 +36,10 @@ const LONGEST_TOPIC: usize = 1024;
 const RETAINED_SCAN: Duration = Duration::from_secs(3);
 /// The maximum time to receive retained messages.
 const LONGEST_SCAN: Duration = Duration::from_secs(60);
-/// How long to wait for a camera's next frame, to publish it as a picture.
+/// How long to wait for a camera's next frame, to publish it as a snapshot.
 const NEXT_FRAME: Duration = Duration::from_secs(5);
 
-/// Cameras with their pictures as JPEG, ready to be published.
+/// Cameras with their snapshots as JPEG, ready to be published.
 type Snapshots = Vec<(Arc<str>, Bytes)>;
 
 /// The cameras that this sink publishes.
@@ -55,7 +55,7 @@ pub struct RetainedCameras {
     announced: BTreeMap<String, Value>,
     /// Whether the published discovery may be out of date.
     stale: bool,
-    /// When each camera's next picture is due.
+    /// When each camera's next snapshot is due.
     next_snapshots: BTreeMap<Arc<str>, Instant>,
     snapshots: Arc<Mutex<Snapshots>>,
     retained_scan: RetainedScan,
@@ -145,7 +145,7 @@ impl RetainedCameras {
         }
         let snapshots = std::mem::take(&mut *self.snapshots.lock());
         for (camera, jpeg) in snapshots {
-            // A picture may arrive after pictures were switched off.
+            // A snapshot may arrive after snapshots were switched off.
             if self.known.contains_key(&camera) && !self.config.snapshot_interval.is_zero() {
                 let publish = self.retained(self.topics.snapshot(&camera), jpeg, "image/jpeg");
                 session.publish(publish);
@@ -286,7 +286,7 @@ impl RetainedCameras {
             RetainedScan::Pending if !self.known.is_empty() && session.own_waiting() <= MOST_WAITING => {
                 let mut topics: Vec<_> = self.discovery.iter().map(Discovery::everywhere).collect();
                 topics.push(self.topics.state("+"));
-                // With 3.1.1 the broker would send this client's own detections, and pictures larger than it accepts.
+                // With 3.1.1 the broker would send this client's own detections, and snapshots larger than it accepts.
                 if self.config.protocol == MqttProtocol::V5 {
                     let snapshots = self.config.snapshot_interval.is_zero().then(|| self.topics.snapshot("+"));
                     topics.extend(snapshots);
@@ -344,10 +344,10 @@ impl RetainedCameras {
             self.next_snapshots.insert(Arc::clone(name), now + interval);
             let (view, snapshots, name) = (self.live.view(name), Arc::clone(&self.snapshots), Arc::clone(name));
             let overlay = self.config.snapshot_overlay;
-            // Use the model's frames, because a preview is for viewers. Give up before the next picture is due, so that each
+            // Use the model's frames, because a preview is for viewers. Give up before the next snapshot is due, so that each
             // camera has at most one request.
             tokio::spawn(async move {
-                // Without a frame there is no picture; the camera's state says why.
+                // Without a frame there is no snapshot; the camera's state says why.
                 if let Ok(picture) = view.jpeg(PictureStream::Model, overlay, NEXT_FRAME.min(interval)).await {
                     snapshots.lock().push((name, picture.jpeg.clone()));
                 }
@@ -551,7 +551,7 @@ mod tests {
             assert_eq!(said[0], ("subscribe".to_owned(), filters.clone()));
             assert_eq!(said.len(), 6);
             assert_eq!(bench.tick(start + SECOND / 2).await, [], "nothing is new");
-            // A camera that streams has a picture when it is due, once in each interval.
+            // A camera that streams has a snapshot when it is due, once in each interval.
             assert!(bench.cameras.next_snapshots.is_empty());
             door.enter(Phase::Streaming);
             bench.context.live.messages().publish(&Arc::new(Published::new(door_message(1, 2))));

@@ -15,7 +15,7 @@ use crate::broker::shorten;
 /// The media type of detections and states.
 pub const JSON: &str = "application/json";
 
-/// QoS of availability, states, pictures and discovery.
+/// QoS of availability, states, snapshots and discovery.
 pub const STATE_QOS: u32 = 1;
 
 /// The largest packet accepted from the broker, in bytes. visiond subscribes only to discovery and states, which are small.

@@ -22,9 +22,9 @@ const OUTPUT_BYTES: usize = 256 << 10;
 /// How many bytes a broker may send for a subscription: the retained messages of a thousand cameras.
 const SUBSCRIBED_BYTES: usize = 64 << 20;
 const SUBSCRIBED_MESSAGES: usize = 64 << 10;
-/// How many topics of refused states and pictures the session remembers.
+/// How many topics of refused states and snapshots the session remembers.
 const MOST_REFUSED: usize = 1024;
-/// Larger refused messages are pictures: the next one replaces them.
+/// Larger refused messages are snapshots: the next one replaces them.
 const MOST_KEPT_BYTES: usize = 64 << 10;
 /// How long to wait before a refused state is sent again.
 const REFUSED_WAIT: Duration = Duration::from_secs(5);
@@ -32,13 +32,13 @@ const REFUSED_WAIT: Duration = Duration::from_secs(5);
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SessionEvent {
     Acknowledged(u64),
-    /// The broker can never accept the message of this number, or a state or picture, and why.
+    /// The broker can never accept the message of this number, or a state or snapshot, and why.
     Impossible(Option<u64>, String),
     /// The broker refuses the message of this number, which has this topic, and why.
     Refused(u64, String, String),
-    /// The broker refuses a state or a picture for this topic, and why; the first refusal.
+    /// The broker refuses a state or a snapshot for this topic, and why; the first refusal.
     OwnRefused(String, String),
-    /// The broker again accepts states and pictures for every topic that it had refused.
+    /// The broker again accepts states and snapshots for every topic that it had refused.
     OwnAccepted,
     /// A message on a subscribed topic.
     Incoming(Incoming),
@@ -49,7 +49,7 @@ pub enum SessionEvent {
 
 /// A message without an acknowledgement.
 struct InFlight {
-    /// The sink's number; `None` for a state or a picture.
+    /// The sink's number; `None` for a state or a snapshot.
     number: Option<u64>,
     publish: Publish,
     /// Whether PUBREL has gone out (QoS 2).
@@ -66,7 +66,7 @@ pub struct MqttSession {
     /// Bytes that the socket has taken so far.
     written: u64,
     unflushed: bool,
-    /// Messages that have no number from the sink: states and pictures.
+    /// Messages that have no number from the sink: states and snapshots.
     own: VecDeque<Publish>,
     messages: VecDeque<(u64, Publish)>,
     /// Sent messages without an acknowledgement, by packet id.
@@ -92,7 +92,7 @@ pub struct MqttSession {
     subscribed: (usize, usize),
     /// Bytes since the last answer to something that visiond sent.
     unasked: usize,
-    /// The topics of states and pictures that the broker refused, with the newest state.
+    /// The topics of states and snapshots that the broker refused, with the newest state.
     refused: BTreeMap<String, Option<Publish>>,
     /// When to send one of them again.
     refused_until: Option<Instant>,
@@ -143,7 +143,7 @@ impl MqttSession {
         session
     }
 
-    /// Queues a state or a picture, ahead of the sink's messages.
+    /// Queues a state or a snapshot, ahead of the sink's messages.
     pub fn publish(&mut self, publish: Publish) {
         if let Some(refused) = self.refused.get_mut(&publish.topic) {
             *refused = to_keep(&publish);
@@ -156,7 +156,7 @@ impl MqttSession {
         self.own.push_back(publish);
     }
 
-    /// Returns the number of states and pictures that wait to be sent, or for their acknowledgement.
+    /// Returns the number of states and snapshots that wait to be sent, or for their acknowledgement.
     pub fn own_waiting(&self) -> usize {
         self.own.len() + self.in_flight.values().filter(|sent| sent.number.is_none()).count()
     }
@@ -246,7 +246,7 @@ impl MqttSession {
         }
     }
 
-    /// Sends the queued states and pictures and ends the session with DISCONNECT, so that the broker does not publish the will.
+    /// Sends the queued states and snapshots and ends the session with DISCONNECT, so that the broker does not publish the will.
     /// Returns whether the broker has them.
     pub async fn close(mut self, within: Duration) -> bool {
         let ended = async {
@@ -261,7 +261,7 @@ impl MqttSession {
         tokio::time::timeout(within, ended).await.unwrap_or(false)
     }
 
-    /// Waits until the broker has the queued states and pictures; `false` if the session ends before that.
+    /// Waits until the broker has the queued states and snapshots; `false` if the session ends before that.
     fn poll_own_sent(&mut self, context: &mut Context<'_>) -> Poll<bool> {
         loop {
             match self.poll(context) {
@@ -465,7 +465,7 @@ impl MqttSession {
         }
     }
 
-    /// Reports a refused message, which the sink sends again, or a refused state or picture.
+    /// Reports a refused message, which the sink sends again, or a refused state or snapshot.
     fn refused(&mut self, id: u16, InFlight { number, publish, .. }: InFlight, reason: String) {
         match number {
             Some(number) => self.events.push_back(SessionEvent::Refused(number, publish.topic, reason)),
@@ -482,7 +482,7 @@ impl MqttSession {
         }
     }
 
-    /// Returns the newest state or picture for the topic of `publish`, which had that packet id: others may be in flight.
+    /// Returns the newest state or snapshot for the topic of `publish`, which had that packet id: others may be in flight.
     fn newest<'a>(&'a self, id: u16, publish: &'a Publish) -> &'a Publish {
         let same = |other: &&Publish| other.topic == publish.topic;
         let own = self.in_flight.iter().filter(|(_, sent)| sent.number.is_none());
@@ -498,7 +498,7 @@ pub fn refused(topic: &str, reason: &str) -> String {
     format!("the broker refuses a message to {topic}: {reason}")
 }
 
-/// Returns the state to send again if the broker refused one. A refused picture is replaced by the next one.
+/// Returns the state to send again if the broker refused one. A refused snapshot is replaced by the next one.
 fn to_keep(publish: &Publish) -> Option<Publish> {
     (publish.payload.len() <= MOST_KEPT_BYTES).then(|| publish.clone())
 }

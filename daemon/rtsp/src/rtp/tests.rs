@@ -123,7 +123,7 @@ fn headers_have_everything_that_they_may() {
     }
 }
 
-/// Numbers of packets, of which each is a picture of its own; those that are repeated are the same packet again.
+/// Numbers of packets, of which each is a frame of its own; those that are repeated are the same packet again.
 #[test]
 fn packets_of_a_connection_come_in_order_and_once() {
     let time = |n: u16| (n, u32::from(n) * 3000);
@@ -317,13 +317,13 @@ fn timestamps_go_on_through_wraps_and_jumps() {
         (&[0, 0, 0], &[0, 0, 0]),
         (&[u32::MAX - 999, 2000], &[4_294_966_296, 4_294_969_296]),
         (&[2000, u32::MAX - 999], &[2000, -1000]),
-        // Pictures that are shown before others.
+        // Frames that are shown before others.
         (&[0, 9000, 3000], &[0, 9000, 3000]),
         // A clock that is set back by a minute, or set to another time: a frame interval goes by.
         (&[60 * second, 0, 3000], &[5_400_000, 5_403_600, 5_406_600]),
         (&[0, 1 << 30, (1 << 30) + 3000], &[0, 3600, 6600]),
         (&[0, 1 << 31, 0], &[0, 3600, 7200]),
-        // An hour without a picture.
+        // An hour without a frame.
         (&[0, 3600 * second], &[0, 324_000_000]),
     ] {
         let mut clock = Extension::new(90_000);
@@ -407,7 +407,7 @@ proptest! {
 
 #[test]
 fn numbers_that_say_nothing_are_looked_at_no_more() {
-    // None, by two, one for each picture of three packets, and with swapped bytes.
+    // None, by two, one for each frame of three packets, and with swapped bytes.
     let numberings: [fn(u16) -> u16; 4] = [|_| 0, |n| n * 2, |n| n / 3, u16::swap_bytes];
     for (at, numbering) in numberings.into_iter().enumerate() {
         let mut stream = Stream::new(Delivery::Reliable);

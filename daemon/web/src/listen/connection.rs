@@ -28,7 +28,7 @@ pub enum ListeningSocket {
 
 /// A connection is closed if its client reads nothing of an answer for this time, or if its machine does not answer.
 const STALL: Duration = Duration::from_secs(30);
-/// The kernel's buffer for answers to a slow client, in bytes; by default it grows to 4 MB. It holds a few pictures, so that
+/// The kernel's buffer for answers to a slow client, in bytes; by default it grows to 4 MB. It holds a few images, so that
 /// a slow client sees recent ones and none are encoded for a client that never reads. It allows 10 MB/s at a round-trip time
 /// of 20 ms.
 const SEND_BUFFER: usize = 208 << 10;

@@ -92,8 +92,8 @@ impl RunState {
         Ok(())
     }
 
-    /// Waits until the run is over, which began at about `started` and usually takes `usual`, or longer. Returns when it was over,
-    /// or the latest possible time of that.
+    /// Waits until the run is over, which began at about `started` and usually takes `usual`, or longer. Returns the time at
+    /// which it ended, or the latest possible time.
     ///
     /// Sleeps for most of a run, then checks after short pauses: one check and one pause cost an eighth of a wait that the GPU
     /// interrupts. Sleeping for the whole duration would wake late and delay the next run.

@@ -41,7 +41,7 @@ pub(in crate::heads) fn row(parts: &[(usize, PartKind)]) -> OutputTail {
     }
 }
 
-/// The guesses for a picture of `width` and `height`, 0 for a side that is open.
+/// The guesses for an image of `width` and `height`, 0 for a side that is open.
 fn guesses(outputs: &[(TensorInfo, OutputTail)], width: usize, height: usize) -> Vec<HeadGuess> {
     let metadata = BTreeMap::new();
     let tails = outputs.iter().map(|(info, tail)| (info.name.clone(), tail.clone())).collect();
@@ -50,7 +50,7 @@ fn guesses(outputs: &[(TensorInfo, OutputTail)], width: usize, height: usize) ->
     guess_heads(ModelFacts { inputs: &inputs, outputs: &outputs, metadata: &metadata, tails: &tails })
 }
 
-/// The only guess for one output of a network for pictures of 320x320, and its options.
+/// The only guess for one output of a network for images of 320x320, and its options.
 fn only(shape: &[usize], tail: OutputTail) -> Option<(Family, Option<usize>, String)> {
     let guesses = guesses(&[(tensor("output", shape), tail)], 320, 320);
     assert!(guesses.len() < 2, "{guesses:?}");
@@ -152,7 +152,7 @@ fn maps_of_classes_are_known_by_integers_a_softmax_their_name_or_many_planes() {
     assert_eq!(one(integers("argmax_0.tmp_0", &[0, 0, 0]), raw(), 0, 0), Some((Family::Semantic, None, false)));
     let both = guesses(&[(tensor("out", &[1, 21, 65, 65]), raw()), (tensor("aux", &[1, 21, 65, 65]), raw())], 520, 520);
     assert_eq!(both.first().map(|guess| (guess.family, guess.class_count)), Some((Family::Semantic, Some(21))));
-    // Mattes, joints, flow, pictures, features, and integers of another shape.
+    // Mattes, joints, flow, images, features, and integers of another shape.
     for (info, tail) in [
         (tensor("output", &[1, 1, 512, 512]), raw()),
         (tensor("output", &[1, 512, 512]), raw()),
@@ -417,7 +417,7 @@ fn a_tiny_size_that_a_network_of_convolutions_declares_is_only_that_of_its_expor
     assert!(card.contains("size = [640, 480]  # width, height: the file declares 32x32, which is only"), "{card}");
     assert!(!faces(true, 32).contains("size ="));
     assert!(!faces(false, 320).contains("size ="));
-    // A classifier of small pictures has the size that it declares.
+    // A classifier of small images has the size that it declares.
     let digits = guesses(&[raw("y", &[1, 10])], 28, 28).remove(0).card;
     assert!(!digits.contains("size ="), "{digits}");
 }
@@ -528,7 +528,7 @@ fn dimensions_of_any_size_overflow_nothing() {
         let outputs = [tensor("output", &shape)];
         guess_heads(ModelFacts { inputs: &inputs, outputs: &outputs, metadata: &metadata, tails: &tails });
     }
-    // A picture that a head reads, so that there is a card.
+    // An image that a head reads, so that there is a card.
     let (inputs, outputs) =
         ([tensor("images", &[1, 3, 640, 640]), inputs[1].clone()], [tensor("output", &[1, 84, 8400])]);
     let found = guess_heads(ModelFacts { inputs: &inputs, outputs: &outputs, metadata: &metadata, tails: &tails });

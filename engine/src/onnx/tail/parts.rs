@@ -39,7 +39,7 @@ pub struct Part {
 /// The most operators to visit for the parts and widths of one row.
 const MAX_STEPS: usize = 2_000;
 
-/// The most consecutive joins and cuts.
+/// The maximum number of consecutive joins and cuts.
 const MAX_DEPTH: usize = 64;
 
 /// The most parts of a row.

@@ -24,7 +24,7 @@ struct Inbox {
 }
 
 impl Inbox {
-    /// A folder with one old picture, which was read.
+    /// A folder with one old image, which was read.
     fn open(recursive: bool) -> Self {
         Self::with(recursive, |_| {}, true)
     }
@@ -59,7 +59,7 @@ impl Inbox {
         fs::rename(self.path(from), self.path(to)).unwrap();
     }
 
-    /// Replaces a picture as a camera does.
+    /// Replaces an image as a camera does.
     fn replace(&self, name: &str, text: &str) {
         self.write("new.tmp", text);
         self.rename("new.tmp", name);
@@ -187,7 +187,7 @@ fn a_picture_that_gets_another_name_is_read_once() {
     let mut inbox = Inbox::open(false);
     inbox.rename("old.png", "done.png");
     assert_eq!(inbox.read(), [""; 0], "read before");
-    // The name under which it was uploaded ends as a picture's.
+    // The name under which it was uploaded ends as an image's.
     inbox.write("upload.png", "x");
     inbox.rename("upload.png", "final.png");
     assert_eq!(inbox.read(), ["final.png"]);
@@ -343,7 +343,7 @@ fn old_pictures_cost_nothing_with_inotify_and_a_bounded_number_of_looks_without(
         assert_eq!(inbox.read_for(10), [""; 0]);
         let most = if has_inotify { 0 } else { 10 * (SCAN_BUDGET + RECENT) };
         assert!(inbox.watch.looks <= most, "{} looks", inbox.watch.looks);
-        // One more picture does not make visiond look at the others.
+        // One more image does not make visiond look at the others.
         inbox.write("new.png", "x");
         inbox.watch.looks = 0;
         assert_eq!(inbox.read_for(10), ["new.png"]);

@@ -10,7 +10,7 @@ fn at(ns: u64) -> Timestamp {
     Timestamp { monotonic_ns: ns, realtime_ns: ns, instant: Instant::EndOfFrame }
 }
 
-/// A picture of one colour, which differs with `level`.
+/// An image of one colour, which differs with `level`.
 pub(crate) fn picture(level: u8, width: u32, height: u32) -> Vec<u8> {
     let pixels: Vec<u8> = (0..width * height * 3).map(|n| level.wrapping_add((n % 7) as u8 * 9)).collect();
     JpegEncoder::new(80).unwrap().encode_rgb(&pixels, width, height).unwrap()
@@ -22,7 +22,7 @@ fn with_segment(picture: &[u8], marker: u8, content: &[u8]) -> Vec<u8> {
     [&picture[..2], &[0xff, marker], &length, content, &picture[2..]].concat()
 }
 
-/// Scans `stream` in steps; returns each picture, and what was lost by damage.
+/// Scans `stream` in steps; returns each image, and what was lost by damage.
 fn scan(stream: &[u8], step: usize) -> (Vec<Vec<u8>>, u64) {
     let (mut scanner, mut found, mut corrupt) = (JpegScanner::default(), Vec::new(), 0);
     for piece in stream.chunks(step) {
@@ -104,7 +104,7 @@ fn pictures_without_an_end_marker_end_by_their_length_or_before_the_next_part() 
         assert_eq!((found, corrupt), (vec![cut.to_vec(); 2], 0));
     }
     assert!(JpegDecoder::new().header(cut).is_ok());
-    // Once a length was wrong, none counts: it would cut a picture that pauses there.
+    // Once a length was wrong, none counts: it would cut an image that pauses there.
     let mut scanner = JpegScanner::default();
     let wrong = format!("Content-Length: {}\r\n\r\n", whole.len() - 9);
     scanner.push(&[wrong.as_bytes(), &whole, wrong.as_bytes(), &whole[..whole.len() - 9]].concat(), at(1));
@@ -119,7 +119,7 @@ fn damage_is_counted_and_the_next_picture_is_found() {
     let truncated = [&whole[..30], b"\r\n--b\r\n\r\n"].concat();
     let tables_alone = [&whole[..2], &whole[whole.len() - 2..]].concat();
     let mut wild = whole.clone();
-    // The length of the first segment leads into the next picture.
+    // The length of the first segment leads into the next image.
     wild[4..6].copy_from_slice(&u16::to_be_bytes(1700));
     for damaged in [&truncated, &tables_alone, &wild] {
         let stream = [&damaged[..], &whole, b"\r\n--b\r\n\r\n", &whole].concat();
@@ -169,7 +169,7 @@ proptest! {
             stream.extend_from_slice(noise);
             stream.extend_from_slice(pictures.get(*which).map_or(&[][..], |picture| picture));
         }
-        // One byte at a time, no picture is replaced.
+        // One byte at a time, no image is replaced.
         let (all, _) = scan(&stream, 1);
         let (some, _) = scan(&stream, step);
         prop_assert!(some.iter().all(|picture| all.contains(picture)));

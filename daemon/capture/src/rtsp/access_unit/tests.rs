@@ -215,7 +215,7 @@ fn start_codes_are_found_wherever_they_are() {
 #[test]
 fn slices_with_markers_or_timestamps_of_their_own_are_one_picture_from_the_first_on() {
     let (second, inter_second): (&[u8], &[u8]) = (&[0x65, 0x1A, 8], &[0x41, 0x1A, 8]);
-    // The second slice of each picture comes in fragments.
+    // The second slice of each frame comes in fragments.
     let fragments: [[&[u8]; 2]; 2] = [[&[0x7C, 0x85, 0x1A], &[0x7C, 0x45, 8]], [&[0x5C, 0x81, 0x1A], &[0x5C, 0x41, 8]]];
     let mut marked = Vec::new();
     for time in 1..4 {
@@ -345,7 +345,7 @@ fn pack(header: &[u8], bits: &str) -> Vec<u8> {
 const COUNTED: &[u8] = &[0x67, 0x42, 0x00, 0x1E, 0xF2, 0x82, 0x83, 0xF2];
 const GAPS: &[u8] = &[0x67, 0x42, 0x00, 0x1E, 0xF2, 0xC2, 0x83, 0xF2];
 
-/// The first slice of a picture with this frame number.
+/// The first slice of a frame with this frame number.
 fn numbered(header: u8, number: u32) -> Vec<u8> {
     // The first macroblock, a P slice, the picture set; and the number of a key frame.
     let key = if header & 0x1F == 5 { "1" } else { "" };
@@ -372,7 +372,7 @@ fn frame_numbers_show_whether_a_reference_picture_is_among_the_lost() {
     // Frames that no other frame refers to.
     assert_eq!(losses(COUNTED, &[(reference, 13, 3), (reference, 14, 0)]), [false; 2]);
     assert_eq!(losses(GAPS, &[(reference, 13, 3)]), [true], "here the numbers prove nothing");
-    // A reference picture.
+    // A reference frame.
     assert_eq!(losses(COUNTED, &[(reference, 14, 1), (reference, 15, 0)]), [true, false]);
     // Sixteen, after which the number is the same; or a key frame and as many as it counts.
     assert_eq!(losses(COUNTED, &[(reference, 13, 16)]), [true]);

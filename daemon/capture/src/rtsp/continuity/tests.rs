@@ -19,7 +19,7 @@ fn unit(access: Access, position: Option<Position>) -> AccessUnit {
     }
 }
 
-/// A picture with this frame number and order count, both modulo 16.
+/// A frame with this frame number and order count, both modulo 16.
 fn at(number: u32, order: i64, is_reference: bool) -> Option<Position> {
     Some(Position { number: Some((number % 16, 16)), order: Some((order.rem_euclid(16) as u32, 16)), is_reference })
 }
@@ -46,7 +46,7 @@ fn leading_pictures_of_a_key_frame_are_decodable_only_if_decoding_began_before()
 #[test]
 fn pictures_that_are_shown_before_an_open_recovery_point_are_not_whole() {
     let mut continuity = Continuity::default();
-    // I, and two B-pictures in front of it, of which one is a reference; P and its own. The order counts pass 16.
+    // I, and two B-frames in front of it, of which one is a reference; P and its own. The order counts pass 16.
     let stream = [
         (point(0), at(5, 12, true)),
         (Access::Inter, at(6, 11, true)),
@@ -71,7 +71,7 @@ fn a_gradual_refresh_is_over_at_the_reference_picture_that_it_names() {
         (Access::Inter, at(16, 2, true)),
         (Access::Inter, at(17, 8, true)),
         (Access::Inter, at(18, 4, false)),
-        // It is shown before the last reference picture.
+        // It is shown before the last reference frame.
         (Access::Inter, at(18, 6, true)),
         (Access::Inter, at(19, 5, false)),
         (Access::Inter, at(19, 10, true)),

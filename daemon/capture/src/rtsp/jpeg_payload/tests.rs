@@ -10,7 +10,7 @@ use super::*;
 
 const NOW: Timestamp = Timestamp { monotonic_ns: 1, realtime_ns: 2, instant: Instant::EndOfFrame };
 
-/// A picture with sharp edges and colours.
+/// A frame with sharp edges and colours.
 fn file(quality: u8, width: u32, height: u32) -> Vec<u8> {
     let pixel = |n: u32| {
         let (x, y) = (n % width, n / width);
@@ -63,7 +63,7 @@ fn parts(file: &[u8]) -> Parts {
     }
 }
 
-/// Packs a picture into payloads of `most` bytes of scan. `tables` are those in band, which may be empty; `None` sends none.
+/// Packs a frame into payloads of `most` bytes of scan. `tables` are those in band, which may be empty; `None` sends none.
 fn payloads(parts: &Parts, q: u8, tables: Option<&[u8]>, most: usize) -> Vec<Vec<u8>> {
     let mut out = Vec::new();
     for (n, piece) in parts.scan.chunks(most).enumerate() {
@@ -88,7 +88,7 @@ struct Stream {
 }
 
 impl Stream {
-    /// Sends the payloads of one picture without those at `missing`.
+    /// Sends the payloads of one frame without those at `missing`.
     fn send(&mut self, payloads: &[Vec<u8>], missing: &[usize]) {
         self.time += 3000;
         let mut lost = 0;
@@ -239,7 +239,7 @@ fn restart_markers_are_announced_in_the_file() {
     assert_eq!(JpegDecoder::new().header(picture).unwrap().width, 96);
 }
 
-/// Sends a picture whose size its packets do not say, with this extension at the first.
+/// Sends a frame whose size its packets do not say, with this extension at the first.
 fn send_large(assembler: &mut JpegAssembler, parts: &Parts, extension: Option<(u16, &[u8])>) -> Option<Vec<u8>> {
     let mut made = None;
     let mut payloads = payloads(parts, 255, Some(&parts.tables.concat()), 1400);

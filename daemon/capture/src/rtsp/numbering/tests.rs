@@ -13,7 +13,7 @@ fn the_numbers_of_h265_pictures_are_read() {
     const PICTURE: &[u8] = &[0x44, 1, 0xC1, 0x72, 0xB4, 0x62, 0x40];
     let numbering = Numbering::of(Codec::H265, [SEQUENCE, PICTURE].into_iter()).unwrap();
     let of = |nal: &[u8]| numbering.position(nal).unwrap();
-    // The first, second and tenth picture of a stream.
+    // The first, second and tenth frame of a stream.
     assert_eq!(of(&[0x28, 1, 0xAF, 0x2C, 0x83, 0x25]).order, Some((0, 256)));
     assert_eq!(of(&[2, 1, 0xD0, 9, 0x7E, 0x10]), Position { number: None, order: Some((1, 256)), is_reference: true });
     assert_eq!(of(&[2, 1, 0xD0, 0x51, 0xFF, 0x84]).order, Some((10, 256)));

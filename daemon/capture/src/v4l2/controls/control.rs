@@ -192,7 +192,7 @@ impl<'a> FrameRateControl<'a> {
 
     /// Returns the value for `fps`, or the nearest that the camera accepts.
     pub fn value(&self, fps: f64) -> i64 {
-        // Far below what a 64-bit number holds: `fps` is at most 1000.
+        // Far below the maximum of a 64-bit number: `fps` is at most 1000.
         ((fps * self.factor).round() as i64).clamp(self.control.minimum, self.control.maximum)
     }
 

@@ -76,7 +76,7 @@ pub struct FakeControl {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FakeTimings {
     pub size: (u32, u32),
-    /// Pixels of blanking beside and below the picture.
+    /// Pixels of blanking beside and below the frame.
     pub blanking: (u32, u32),
     pub pixel_clock: u64,
 }

@@ -46,7 +46,7 @@ impl Desk {
         fs::write(self.dev(&format!("video{number}")), says).unwrap();
     }
 
-    /// Adds a USB camera: its node for pictures, and the next one for metadata.
+    /// Adds a USB camera: its node for frames, and the next one for metadata.
     fn usb(&self, number: u32, port: &str, ids: &str, serial: Option<&str>) {
         let device = self.machine.sys.join("devices/usb1").join(port);
         fs::create_dir_all(device.join(format!("{port}:1.0"))).unwrap();

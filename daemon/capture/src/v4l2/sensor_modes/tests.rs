@@ -30,7 +30,7 @@ const OV5693: Table = &[
 const IMX185: Table =
     &[(1920, 1080, 30.0), (1920, 1080, 30.0), (1920, 1080, 60.0), (1920, 1080, 60.0), (1920, 1080, 30.0)];
 const IMX185_CODES: [&FourCc; 5] = [b"RG12", b"RG10", b"RG12", b"RG10", b"RG12"];
-/// imx274_mode_tbls.h; the last two are exposed twice, one picture above the other.
+/// imx274_mode_tbls.h; the last two are exposed twice, one frame above the other.
 const IMX274: Table = &[(3840, 2160, 60.0), (1920, 1080, 60.0), (3856, 4448, 30.0), (1936, 2264, 60.0)];
 
 fn modes(table: Table) -> Vec<SensorMode> {

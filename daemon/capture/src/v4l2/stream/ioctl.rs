@@ -119,7 +119,7 @@ impl RawBuffer {
     }
 }
 
-/// The bytes of a memory plane that belong to the picture.
+/// The bytes of a memory plane that belong to the frame.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Used {
     /// The first byte (`data_offset`).
