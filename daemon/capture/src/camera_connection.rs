@@ -157,7 +157,8 @@ impl CameraConnection {
         self.tls.as_ref().is_some_and(|tls| tls.session.is_handshaking())
     }
 
-    /// The deadline for the camera's answer to the first TLS message, after which [`send`](Self::send) fails; `None` once it came.
+    /// The deadline for the camera's answer to the first TLS message, after which [`send`](Self::send) fails; `None` once it
+    /// has arrived.
     pub fn answer_deadline(&self) -> Option<Instant> {
         self.tls.as_ref()?.answer_deadline
     }

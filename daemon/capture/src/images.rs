@@ -41,7 +41,7 @@ pub(crate) struct ImagesSource {
     waiting: VecDeque<PathBuf>,
     watch: Option<FolderWatch>,
     sequence: u64,
-    /// Images that were read in this round. A round without any must not repeat forever.
+    /// Images that were read in this round. A round without images is not repeated.
     round_read: u64,
     label: String,
 }

@@ -228,7 +228,7 @@ mod tests {
         Config::parse(text, Path::new("test.toml")).unwrap()
     }
 
-    /// Describes a reload to `BASE` with `to` in place of `from`.
+    /// Describes a reload to `BASE` with `from` replaced by `to`.
     fn described(from: &str, to: &str) -> String {
         assert!(BASE.contains(from), "{from}");
         ConfigDiff::between(&config(BASE), &config(&BASE.replacen(from, to, 1))).to_string()

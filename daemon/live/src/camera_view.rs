@@ -171,7 +171,7 @@ pub enum PreviewPhase {
     Idle,
     /// It is being opened.
     Opening,
-    /// It gives frames.
+    /// It delivers frames.
     Streaming,
     /// It failed, and is reopened after a pause.
     Waiting,

@@ -134,7 +134,7 @@ impl Tools {
         self.jpeg.is_none()
     }
 
-    /// Makes what the clients want of a frame: copies, an image, an image with boxes.
+    /// Makes the results that clients requested from a frame: copies, an image, an image with boxes.
     fn make(&mut self, view: &CameraView, taken: TakenFrame) -> Result<(), EncodeError> {
         let TakenFrame { frame, message, is_preview, copies, plain, overlay } = taken;
         for send in copies {

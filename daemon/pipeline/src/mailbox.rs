@@ -52,7 +52,7 @@ pub struct Batch {
 pub enum TakeResult {
     /// At least one frame.
     Frames,
-    /// No frame came in time.
+    /// No frame arrived in time.
     TimedOut,
     /// [`Mailbox::call`] was called: the lane has work other than a frame.
     Called,

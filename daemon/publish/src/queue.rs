@@ -331,7 +331,7 @@ impl Queue {
         }
     }
 
-    /// Moves messages that the rate limit holds back, and whose interval has come, into the queue. `pop` does the same.
+    /// Moves messages that the rate limit holds back into the queue once their interval has passed. `pop` does the same.
     pub fn release_due(&self) {
         self.release(&mut self.inner.lock(), false);
     }

@@ -85,7 +85,7 @@ mod tests {
         wakes.recv_timeout(HANG).unwrap();
         assert!(wakes.recv_timeout(Duration::from_millis(50)).is_err(), "there was no call");
         drop(wake_thread);
-        // The last wake comes from the end.
+        // The drop causes the last wake.
         assert!((2..=3).contains(&count.load(Ordering::SeqCst)), "{count:?}");
     }
 }

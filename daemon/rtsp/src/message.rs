@@ -205,7 +205,7 @@ impl Reader {
     /// receiving may move the bytes of packets.
     ///
     /// # Errors
-    /// What came is no RTSP, or does not end.
+    /// The received bytes are not RTSP, or do not end.
     pub fn next(&mut self) -> Result<Option<Item>, MessageError> {
         loop {
             let rest = &self.buffer[self.filled.clone()];

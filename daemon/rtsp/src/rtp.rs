@@ -427,7 +427,7 @@ impl Extension {
             .is_some_and(|(before, _)| (1..=most).contains(&i64::from(timestamp.wrapping_sub(before).cast_signed())))
     }
 
-    /// Returns a timestamp near the last one, extended. Before the first packet, the first one will be near it.
+    /// Returns a timestamp near the last one, extended. Before the first packet, extends that packet's time from this one.
     const fn near(&mut self, timestamp: u32) -> i64 {
         match self.last {
             Some((before, extended)) => extended.saturating_add(timestamp.wrapping_sub(before).cast_signed() as i64),

@@ -42,7 +42,7 @@ fn resident_from(status: &str) -> Option<Resident> {
     Some(Resident { now: bytes("VmRSS:")?, peak: bytes("VmHWM:")? })
 }
 
-/// The resources that this process uses; a number that the kernel does not give is 0.
+/// The resources that this process uses; a number that the kernel does not report is 0.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ProcessFacts {

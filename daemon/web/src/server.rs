@@ -48,7 +48,7 @@ impl Server {
         let thread = thread::Builder::new().name("web".to_owned()).spawn(move || {
             give_way(Rank::Batch);
             runtime.block_on(serve(prepared, to_do, state));
-            // Work on other threads that has not ended is left behind.
+            // Work on other threads that has not ended is abandoned.
             runtime.shutdown_background();
         })?;
         Ok(Self { orders, thread: Mutex::new(Some(thread)), served })

@@ -9,8 +9,8 @@
 //! The first run of each index, batch size and kind is queued call by call; then the same calls are recorded as the graph
 //! that every later run launches. If CUDA or TensorRT rejects the recording, runs continue call by call, and the recording is
 //! retried a few times, because CUDA rejects it while another thread creates a video decoder. The very first run records
-//! nothing, so that its result is there sooner. A model with an open batch has an execution context per batch size: changing
-//! the shapes of a context would invalidate the graphs that were recorded with it.
+//! nothing, so that its result is available sooner. A model with an open batch has an execution context per batch size:
+//! changing the shapes of a context would invalidate the graphs that were recorded with it.
 //!
 //! Masks are not part of the graph, because the objects that need one are known only after the suppression on the host. One
 //! launch then computes all masks of a frame.

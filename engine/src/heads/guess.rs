@@ -241,7 +241,7 @@ fn propose_from_table(evidence: &mut Evidence<'_>, output: usize, [a, b]: [Optio
         );
     }
     let in_columns = evidence.proposals.iter().any(|p| p.spec.family() == Family::Yolov8 && a < b);
-    // If the parts are in columns, these are not rows.
+    // If the parts are in columns, the output does not consist of rows.
     let in_rows = rows != RowParts::Hidden || columns == RowParts::Hidden;
     let queries = !several && scored && !in_columns && in_rows && rows.may_be_detr(&tail);
     let least = if rows == RowParts::Hidden { 6 } else { 5 };

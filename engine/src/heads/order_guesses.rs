@@ -11,7 +11,7 @@ use super::outputs::{ModelOutputs, two_dimensions};
 use super::spec::{BoxUnit, Column, HeadSpec, RowsSpec};
 use crate::backend::{TensorInfo, picture_size};
 
-/// The most rows that a model chooses.
+/// The maximum number of rows that a model chooses.
 const MOST_ROWS: usize = 1_000;
 
 /// Whether an output has one number, such as the count of valid rows.

@@ -181,7 +181,7 @@ pub struct ShownTimes {
 impl ShownTimes {
     /// Adds a frame that the decoder takes.
     pub fn add(&mut self, presentation: i64, captured: Timestamp) {
-        // Frames that never came out, such as damaged ones, must not accumulate.
+        // Frames that the decoder never returns, such as damaged ones, must not accumulate.
         if self.pending.len() == MAX_REORDERED {
             self.pending.pop_front();
         }

@@ -79,7 +79,7 @@ pub enum Taken {
     Ended,
     /// The decoder ends.
     Cancelled,
-    /// No unit came in time.
+    /// No unit arrived in time.
     TimedOut,
 }
 

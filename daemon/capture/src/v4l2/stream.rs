@@ -167,7 +167,7 @@ impl Stream {
         Some(unsafe { DriverBuffer::new(memory, filled.index, self.return_queue.clone()) })
     }
 
-    /// Queues the buffers that came back. If all are lent, waits `timeout` for one; returns `false` if there still is none.
+    /// Queues the returned buffers. If all are lent, waits `timeout` for one; returns `false` if there still is none.
     pub fn reclaim(&mut self, timeout: Duration) -> io::Result<bool> {
         while let Ok(index) = self.returned.try_recv() {
             self.lent_count -= 1;

@@ -85,7 +85,7 @@ enum RetainedScan {
     Receiving {
         topics: Vec<String>,
         since: Instant,
-        /// When the last retained message came.
+        /// When the last retained message arrived.
         last: Instant,
     },
     Done,

@@ -1,4 +1,4 @@
-//! A camera for tests, with a driver that answers a node's ioctls as the kernel's documentation says. It gives no frames.
+//! A camera for tests, with a driver that answers a node's ioctls as the kernel's documentation says. It delivers no frames.
 
 #![allow(clippy::expect_used)]
 
