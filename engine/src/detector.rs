@@ -212,7 +212,8 @@ impl Detector {
 
     /// Checks a card against a loaded engine's inputs and outputs, without running it. Returns the names of the keypoints.
     ///
-    /// # Errors The same as [`Self::check_card`].
+    /// # Errors
+    /// The same as [`Self::check_card`].
     pub fn check_engine_card(card: &Card, engine: &Engine) -> Result<Vec<String>, DetectorError> {
         let planned = plan(engine, card, 1)?;
         let size = (planned.spec.width, planned.spec.height);

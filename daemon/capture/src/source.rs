@@ -92,7 +92,8 @@ pub trait Source: Send {
 
     /// Does the work of [`next`](Self::next) without waiting. `is_readable` says whether the source's socket is readable.
     ///
-    /// # Errors The same as [`next`](Self::next).
+    /// # Errors
+    /// The same as [`next`](Self::next).
     fn work(&mut self, _is_readable: bool, _stop: &Stop) -> Result<Worked, SourceError> {
         Ok(Worked::NeedsThread)
     }

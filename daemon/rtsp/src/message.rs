@@ -181,14 +181,16 @@ impl Reader {
 
     /// Returns the message that has arrived, if no more of it arrives: its length may be missing, or too large.
     ///
-    /// # Errors The bytes are not RTSP.
+    /// # Errors
+    /// The bytes are not RTSP.
     pub fn after_pause(&mut self) -> Result<Option<Item>, MessageError> {
         self.unfinished(Rest::Paused)
     }
 
     /// Returns the message that has arrived before the connection ended, even if its body is incomplete.
     ///
-    /// # Errors The bytes are not RTSP.
+    /// # Errors
+    /// The bytes are not RTSP.
     pub fn after_end(&mut self) -> Result<Option<Item>, MessageError> {
         self.unfinished(Rest::Lost)
     }

@@ -8,8 +8,7 @@
 //! YOLOv5, YOLOv7 and YOLOX with `decoded = true` (exported with `--decode_in_inference`) output centre and size in pixels of
 //! the input; the N rows of YOLOv5 are the anchors of the three grids in sequence. In a plain export of YOLOX, N is the
 //! number of cells in the grids of stride 8, 16 and 32, row by row; a box has its centre at `(x + cell) * stride` and the
-//! size `exp(w)
-//! * stride`.
+//! size `exp(w) * stride`.
 //!
 //! Sources: `non_max_suppression` in ultralytics/yolov5 `utils/general.py`, one class per box (`multi_label=False`);
 //! `non_max_suppression_face` in deepcam-cn/yolov5-face `utils/general.py`; `non_max_suppression` with `kpt_label` in

@@ -177,7 +177,8 @@ unsafe impl<C: Class> Send for Owned<C> {}
 impl<C: Class> Owned<C> {
     /// Takes ownership of the object at `raw`; `None` if there is none.
     ///
-    /// # Safety The same as for [`Object::from_raw`], and nothing else deletes it; the objects that it needs outlive the
+    /// # Safety
+    /// The same as for [`Object::from_raw`], and nothing else deletes it; the objects that it needs outlive the
     /// result.
     pub unsafe fn from_raw(raw: *mut RawObject, abi: Abi) -> Option<Self> {
         // SAFETY: the conditions of this function.

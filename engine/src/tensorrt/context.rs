@@ -231,7 +231,8 @@ impl TrtContext {
 
     /// Runs once, waits, and returns how long each layer took.
     ///
-    /// # Safety The same as for [`TrtContext::enqueue`]. The stream is not being captured.
+    /// # Safety
+    /// The same as for [`TrtContext::enqueue`]. The stream is not being captured.
     pub unsafe fn profile(&mut self, stream: &CudaStream) -> Result<Vec<LayerTime>, EngineError> {
         let profiler = Profiler::new(self.engine.abi().layout);
         let context = self.context.get();

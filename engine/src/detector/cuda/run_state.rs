@@ -137,7 +137,8 @@ pub(super) unsafe fn enqueue_preprocess(
 
 /// Queues a run: preprocess, inference, filter or copies, and the events. For an overlapped run, queues inference only.
 ///
-/// # Safety The same as for [`enqueue_preprocess`]; an overlapped preprocess is done by then. The stream is the one for
+/// # Safety
+/// The same as for [`enqueue_preprocess`]; an overlapped preprocess is done by then. The stream is the one for
 /// inference.
 pub(super) unsafe fn enqueue_run(
     run: &mut RunState,
@@ -163,7 +164,8 @@ pub(super) unsafe fn enqueue_run(
 
 /// Queues the filter or the copies of a run's outputs, and the event at the end.
 ///
-/// # Safety The same as for [`enqueue_preprocess`]; the outputs are written by then.
+/// # Safety
+/// The same as for [`enqueue_preprocess`]; the outputs are written by then.
 pub(super) unsafe fn enqueue_readback(
     run: &mut RunState,
     model: &GpuModel,

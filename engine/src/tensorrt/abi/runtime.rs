@@ -107,7 +107,8 @@ methods! {
 
 /// Copies the bytes of an `IHostMemory` and deletes it; `None` if there is none.
 ///
-/// # Safety A method of a library of this `abi` returned `raw` as an `IHostMemory`, and we own it; the objects that it needs
+/// # Safety
+/// A method of a library of this `abi` returned `raw` as an `IHostMemory`, and we own it; the objects that it needs
 /// are alive.
 pub unsafe fn host_bytes(raw: *mut RawObject, abi: Abi) -> Result<Option<Vec<u8>>, TensorRtError> {
     // SAFETY: the caller's promise.
