@@ -169,7 +169,7 @@ fn numbers_that_cannot_be_classes_or_scores_are_doubted() {
     assert_eq!(doubt(&PLAIN, &[1, 4, 8], 3, &[numbers[1..].to_vec(), vec![255.0]].concat()), "");
     let depths: Vec<f32> = (0..32_u8).map(|cell| f32::from(cell) * 0.37).collect();
     let error = doubt(&PLAIN, &[1, 1, 4, 8], 0, &depths);
-    assert!(error.starts_with("head.family ") && error.contains("are not whole"), "{error}");
+    assert!(error.starts_with("head.family ") && error.contains("are not integers"), "{error}");
     // Logits that the card calls probabilities, and vice versa.
     let logits: Vec<f32> = (0..96_u8).map(|at| f32::from(at % 7) - 3.0).collect();
     let none = spec(Some(Activation::None), Background::None);
