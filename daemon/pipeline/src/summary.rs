@@ -333,7 +333,7 @@ mod tests {
                 "  age at publishing in ms: median 1.0, p90 1.0, p99 1.0, max 1.0",
                 "  of it preprocess 0.0, inference 0.0, postprocess 0.0",
                 "  detections: 3 person, 1 dog",
-                "  pictures: 2 in out/pictures, 1 not drawn",
+                "  images: 2 in out/pictures, 1 not drawn",
                 "model nanodet: 2 runs on rten (built in), 1 as a CUDA graph, 1 call by call, 0 overlapped, \
                  1.3 MB of frames copied for the GPU",
                 "sink file: 2 messages to out.jsonl",
