@@ -72,7 +72,7 @@ fn check_channel(camera: &Path, channel: &Path, has_channels: bool) -> Result<()
     })
 }
 
-/// Leaves a new process as the remedy of an error only where one may help, because other cameras stop meanwhile.
+/// Suggests a new process as the remedy of an error only if that may help, because other cameras stop meanwhile.
 pub(super) fn restarting_once(error: SourceError) -> SourceError {
     match error.kind {
         SourceErrorKind::DeviceListOutdated if !restart_once::may_help(DEVICE) => SourceError::transient(error.message),

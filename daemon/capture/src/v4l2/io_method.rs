@@ -24,7 +24,7 @@ use crate::buffers::Buffers;
 use crate::source::SourceError;
 
 /// Buffers that the driver needs: one being filled, one being copied, and two in case this thread is late. If frames stay in
-/// the driver's buffers, as many more as a pool would have.
+/// the driver's buffers, it also needs as many as a pool has.
 const DRIVER_BUFFERS: u32 = 4;
 
 /// An I/O method. With `io = "copy"`, the driver's memory is read once, to copy it.
