@@ -70,7 +70,7 @@ Examples:
   visiond run /etc/visiond/visiond.toml     run the daemon
   visiond reload                            load the changed configuration
 
-This program is built without the commands that prepare and test: detect, probe, capture, build, inspect, bench, verify,
+This program is built without the commands that prepare and test: detect, probe, capture, build, inspect, bench, verify, \
 selftest and top.";
 
 /// The commands.
