@@ -50,6 +50,7 @@ fn configurations(number: u32) -> Vec<PathBuf> {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
+    use std::io::Read;
     use std::os::unix::fs::symlink;
     use std::process::{Command, Stdio};
 
@@ -67,12 +68,15 @@ mod tests {
         symlink("/bin/sh", at("other")).unwrap();
         let told = |program: &str, arguments: &[&str]| {
             let mut child = Command::new(at(program))
-                .args(["-c", "read line", "run"])
+                .args(["-c", "echo; read line", "run"])
                 .args(arguments)
                 .current_dir(folder.path())
                 .stdin(Stdio::piped())
+                .stdout(Stdio::piped())
                 .spawn()
                 .unwrap();
+            // Only once it runs has it its name and its arguments.
+            child.stdout.take().unwrap().read_exact(&mut [0]).unwrap();
             let user = describe_user(Some(child.id()), &at("a.toml"));
             let number = child.id().to_string();
             drop(child.stdin.take());

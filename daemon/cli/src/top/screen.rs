@@ -422,4 +422,15 @@ mod tests {
         assert_eq!(kept(Ok((StatusReport::default(), Tail::default()))), (11, LINES), "no news");
         assert_eq!(kept(lines(510..=512)), (510, 3), "the number was there before");
     }
+
+    #[test]
+    fn every_stage_of_the_chosen_camera_is_shown_where_there_is_room() {
+        let mut screen = Screen::new("unix:/x".to_owned(), Sort::Name);
+        screen.take(Ok(answer(&["door"], 1)));
+        screen.choose(1);
+        let picture = drawn(&screen, 100, 40);
+        for stage in ["total", "capture", "queue", "preprocess", "infer", "postprocess"] {
+            assert!(picture.lines().any(|line| line.trim_start_matches('"').starts_with(stage)), "{stage}: {picture}");
+        }
+    }
 }
