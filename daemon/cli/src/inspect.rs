@@ -356,7 +356,7 @@ fits       no head of visiond reads the outputs `{1}`
         let text_with = |card: &CardDescription, proposals: &Proposals| text(&odd_file(), card, None, proposals, None);
         let all = text_with(&no_card(), &proposals);
         for part in [
-            "try        with the card below it finds nothing in a picture of a person, and 1 object (score up to 0.88) with \
+            "try        with the card below it finds nothing in an image of a person, and 1 object (score up to 0.88) with \
              `scale = 1`, `mean = 0` under [input]\n",
             ": class 3 (0.50) with the card below, class 7 (1.00) with `order = \"bgr\"`, `scale = 1`; compare with the code",
             "\nTemplate for a model card, to save as /models/odd.toml:\n\n",

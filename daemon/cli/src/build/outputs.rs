@@ -222,7 +222,7 @@ mod tests {
             ("", "", Exit::Output, "is a folder: name a file"),
             ("net.onnx", " --force", Exit::Usage, "is the model itself"),
             ("link.onnx", " --force", Exit::Usage, "is the model itself"),
-            ("old.engine", "", Exit::Output, "exists already"),
+            ("old.engine", "", Exit::Output, "already exists"),
         ] {
             let (found, message) = of(engine, flags).unwrap_err();
             assert!(found == exit && message.contains(words), "{engine}: {message}");

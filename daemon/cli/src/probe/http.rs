@@ -278,9 +278,9 @@ login = \"/etc/visiond/camera.login\"   # one line, user:password; readable by v
         let expected = "\
 camera       http://10.0.0.2/a
 sends        one JPEG after another (MJPEG) (without a media type): `type = \"mjpeg\"` reads it
-came         1 pictures in 1.01 s, 3 damaged
-advice       one picture came: watch longer with --watch to know the rate
-advice       pictures were damaged: restart the camera, or update its firmware
+came         1 images in 1.01 s, 3 damaged
+advice       only one image arrived: watch longer with --watch to measure the rate
+advice       images were damaged: restart the camera, or update its firmware
 ";
         assert!(told.starts_with(expected), "{told}");
         assert!(advice(&WatchedParts { pictures: 2, damaged: 0, ..few }).is_empty());
@@ -289,7 +289,7 @@ advice       pictures were damaged: restart the camera, or update its firmware
     #[test]
     fn one_picture_has_its_size_and_the_interval_of_its_source() {
         let told = text(&report(&offer(HttpContent::Snapshot { size: [64, 48], bytes: 1001 }), &[], false));
-        let sends = "sends        one picture of 2 kB, 64x48 (x/y): `type = \"snapshot\"` reads it\n";
+        let sends = "sends        one image of 2 kB, 64x48 (x/y): `type = \"snapshot\"` reads it\n";
         assert!(told.contains(sends) && told.ends_with("interval = \"1 s\"\n"), "{told}");
         let video = text(&report(&offer(HttpContent::Video("FLV".to_owned())), &[], false));
         assert!(video.contains("FLV (x/y): `type = \"video\"` reads it") && !video.contains("interval"), "{video}");

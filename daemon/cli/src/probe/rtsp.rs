@@ -317,10 +317,10 @@ transport = \"udp\"
                 Watched { seconds: 4.5, ..none },
                 tcp,
                 false,
-                &["no second key frame came: ", "no sender report that can be "],
+                &["no second key frame came: ", "most frames had no plausible sender report: "],
             ),
-            (Watched { damaged: 1, ..watched() }, tcp, false, &["pictures were damaged: restart the camera"]),
-            (Watched { damaged: 1, ..watched() }, RtspTransport::Udp, false, &["pictures were damaged on their way: "]),
+            (Watched { damaged: 1, ..watched() }, tcp, false, &["frames were damaged: restart the camera"]),
+            (Watched { damaged: 1, ..watched() }, RtspTransport::Udp, false, &["frames were damaged on the network: "]),
             (watched(), tcp, true, &["the video ended while visiond watched: "]),
         ] {
             let found = advice(&watched, transport, has_ended);
@@ -363,11 +363,11 @@ camera       rtsps://10.0.0.2/*** over tcp
 certificate  accepted by nothing: any would be; SHA-256 AB:CD
 stream       video h264, announced with 12.5 frames a second: not played, it is not the first
 stream       video h264: not read
-came         1 pictures in 1.01 s, 2 damaged
+came         1 frames in 1.01 s, 2 damaged
 times        frames have the time of their arrival here
 ended        the camera closed the connection
 advice       the video ended while visiond watched: close other clients, or check the camera and the network
-advice       pictures were damaged: restart the camera, or try another codec in it
+advice       frames were damaged: restart the camera, or try another codec in it
 
 Configuration of this camera:
 

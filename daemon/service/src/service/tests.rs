@@ -253,11 +253,7 @@ fn a_configuration_that_cannot_run_changes_nothing() {
     for (wrong, exit, why) in [
         (missing, Exit::Model, "model tiny: no model at "),
         (place.config(&[&STAYS.replace("source", "enabled = false\nsource")]), Exit::Config, "no camera to run"),
-        (
-            place.config(&[STAYS, &DRAWN.replace("{dir}/pictures", "/proc/no")]),
-            Exit::Output,
-            "pictures of camera drawn",
-        ),
+        (place.config(&[STAYS, &DRAWN.replace("{dir}/pictures", "/proc/no")]), Exit::Output, "images of camera drawn"),
         (
             place.config(&[STAYS, "[[sink]]\ntype = \"unix\"\npath = \"/nowhere/d.sock\"\n"]),
             Exit::Output,
