@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 use std::fs::File;
-use std::io::Write as _;
+use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
 
 use visiond_frames::frame::Frame;
@@ -36,16 +36,21 @@ impl MotFile {
         if path.canonicalize().is_ok_and(|path| input.canonicalize().is_ok_and(|input| input == path)) {
             return usage(format!("--mot would replace the video {}: name another file", path.display()));
         }
+        // `--mot a.mp4 b.mp4` would replace a video, and names a model by mistake as easily.
+        if path.is_file() && !may_be_tracks(path) {
+            let path = path.display();
+            return usage(format!("--mot would replace {path}, which has no tracks: name another file, or remove it"));
+        }
         let file = File::create(path).map_err(|error| {
             ExitError::new(Exit::Output, format!("cannot create {}: {}", path.display(), explain(&error)))
         })?;
         Ok(Self { path: path.to_owned(), file, rows: String::new() })
     }
 
-    /// Returns the error for an input that is a picture.
+    /// Returns the error for an input that is an image.
     pub fn refuse_picture(frame: &Frame) -> ExitError {
         let name = escape(frame.name.as_deref().unwrap_or_default());
-        let message = format!("{name} is a picture, but --mot writes the tracks of a video: name a video");
+        let message = format!("{name} is an image, but --mot writes the tracks of a video: name a video");
         ExitError::new(Exit::Input, message)
     }
 
@@ -65,6 +70,13 @@ impl MotFile {
             ExitError::new(Exit::Output, format!("cannot write {}: {}", self.path.display(), explain(&error)))
         })
     }
+}
+
+/// Whether a file can be replaced by tracks: it is empty, or begins with the number of a frame.
+fn may_be_tracks(path: &Path) -> bool {
+    let mut first = [0_u8];
+    let read = File::open(path).and_then(|mut file| file.read(&mut first));
+    read.is_ok_and(|read| read == 0 || first[0].is_ascii_digit())
 }
 
 #[cfg(test)]
@@ -90,7 +102,7 @@ mod tests {
     fn a_confirmed_track_has_a_row_in_each_of_its_frames() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("tracks.txt");
-        std::fs::write(&path, "the tracks of before").unwrap();
+        std::fs::write(&path, "1,1,0,0,1,1,1,-1,-1,-1\n").unwrap();
         let mut file = MotFile::create(&path, &["a.mp4".into()]).unwrap();
         let (sure, perhaps) = (TrackMessageState::Confirmed, TrackMessageState::Tentative);
         let mut first = tracked(&[Some((7, sure)), None, Some((8, perhaps)), Some((9, sure)), Some((10, sure))]);
@@ -104,6 +116,22 @@ mod tests {
              5,10,0,1.5,20.25,40.125,0.875,-1,-1,-1\n\
              10,8,0,1.5,20.25,40.125,0.875,-1,-1,-1\n"
         );
+    }
+
+    #[test]
+    fn it_replaces_no_file_that_has_no_tracks() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.mp4");
+        for (content, replaces) in
+            [(&b"\0\0\0\x18ftypmp42"[..], false), (b"RIFF", false), (b"1,7,0", true), (b"", true)]
+        {
+            std::fs::write(&path, content).unwrap();
+            let created = MotFile::create(&path, &["b.mp4".into()]);
+            assert_eq!(created.is_ok(), replaces, "{content:?}");
+            let error = created.err().map(|error| (error.exit, error.message.contains("which has no tracks")));
+            assert_eq!(error, (!replaces).then_some((Exit::Usage, true)));
+            assert_eq!(std::fs::read(&path).unwrap() == content, !replaces || content.is_empty());
+        }
     }
 
     #[test]

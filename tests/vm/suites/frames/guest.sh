@@ -12,7 +12,7 @@ formats="NV12:nv12 YUYV:yuyv UYVY:uyvy YVYU:yvyu VYUY:vyuy NV21:nv21 NV16:nv16 N
   Y10:grey10 Y12:grey12 Y16:grey16"
 planar="NM12:nv12 NM21:nv21 NM16:nv16 NM61:nv61 YM12:i420 YM21:i420"
 
-# A picture by `visiond capture`, as CASE.png; how it was opened goes to CASE.json. 
+# A picture by `visiond capture`, as CASE.png; how it was opened goes to CASE.json.
 shot() { # CASE CAMERA FOURCC FORMAT WIDTH HEIGHT IO
   local case=$1 io= range= change
   rm -f /run/changed
