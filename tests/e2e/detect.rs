@@ -170,7 +170,7 @@ fn a_mot_file_is_for_one_video_and_never_replaces_it() {
     assert!(status == USAGE && error.contains("name another file"), "{error}");
     assert_eq!(fs::metadata(&clip).unwrap().len(), fs::metadata(video()).unwrap().len());
     let (status, error) = refused(&file, &[&picture("chelsea.png")]);
-    assert!(status == INPUT && error.contains("chelsea.png is a picture"), "{error}");
+    assert!(status == INPUT && error.contains("chelsea.png is an image"), "{error}");
     let (status, error) = refused(&folder.path().join("none/tracks.txt"), &[&clip]);
     assert!(status == OUTPUT && error.contains("none/tracks.txt: No such file"), "{error}");
 }

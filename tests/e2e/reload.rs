@@ -167,6 +167,8 @@ fn unchanged_parts_keep_running_while_everything_else_changes() {
         let lines = BufReader::new(reader).lines().map_while(Result::ok);
         lines.map(|line| serde_json::from_str::<Value>(&line).unwrap()).collect::<Vec<_>>()
     });
+    // By then its program runs, and what ends the program.
+    managed.see("stays", 1);
     let children = managed.children();
     assert_eq!(children.len(), 2, "its program, and what ends that should visiond be killed");
     for round in 0..20 {
