@@ -4,7 +4,7 @@ use visiond_kernels::oriented::oriented_iou;
 
 use crate::motion::Shape;
 
-/// A box beside the upright one around it, which most pairs are told apart by.
+/// A box, and the upright box around it, which is enough to see that most pairs do not overlap.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Placed {
     pub(crate) shape: Shape,

@@ -46,7 +46,7 @@ fn a_tail_is_the_path_of_the_bottom_centre_over_the_last_two_seconds() {
     assert_eq!(follow(&mut trails, &last)[1], moving);
     trails.add(&message(2600, &[(7, 26.0)]));
     assert_eq!(shown(&trails.tails(&last))[1], moving[..20], "what is older than two seconds is forgotten");
-    // One that comes too late is no part of it.
+    // A message that is too late adds no point.
     trails.add(&message(2550, &[(7, 99.0)]));
     assert_eq!(shown(&trails.tails(&message(2600, &[(7, 26.0)])))[0][..2], [(26.0, 0), (25.0, 100)]);
 }

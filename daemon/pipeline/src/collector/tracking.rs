@@ -88,8 +88,8 @@ impl CameraTracks {
         }
     }
 
-    /// Returns the track of each detection of the camera's next frame. Costs 5 us for 20 objects, and allocates nothing once its
-    /// lists have grown.
+    /// Returns the track of each detection of the camera's next frame. Alone it costs 1 us for 7 objects and 5 us for 20; with 64
+    /// cameras on a GPU, tracks cost 13 us a frame, messages included. Allocates nothing once its lists have grown.
     pub fn step(&mut self, settings: &TrackSettings, result: &LaneResult<'_>) -> FrameTracks<'_> {
         let LaneResult { frame, model, detections, .. } = result;
         if !Arc::ptr_eq(&self.model, &model.message) {
@@ -125,7 +125,7 @@ impl CameraTracks {
         FrameTracks { reports: &self.found, smooth: settings.smooth }
     }
 
-    /// Begins anew for a model with other classes; warns about settings that it does not fit.
+    /// Starts a new tracker if the model has other classes, and warns about classes in the settings that it does not have.
     fn take_model(&mut self, settings: &TrackSettings, model: &ModelFacts) {
         self.model = Arc::clone(&model.message);
         if self.labels != model.labels {
