@@ -45,6 +45,7 @@ mod reload_command;
 mod rtsp;
 mod running;
 mod selftest;
+mod several_models;
 mod spool;
 mod stopping;
 mod thermal;

@@ -6,7 +6,6 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
@@ -97,7 +96,8 @@ pub struct Annotator {
     camera: String,
     every: u64,
     on_detection: bool,
-    offered: AtomicU64,
+    /// How many frames each model has offered, by [`Message::topic`].
+    offered: Mutex<Vec<(Arc<str>, u64)>>,
     /// Of every frame that is offered, so that tails are whole on the few that are drawn. The drawing thread never takes this lock.
     trails: Mutex<Trails>,
     counters: Arc<Counters>,
@@ -135,7 +135,7 @@ impl Annotator {
             camera: camera.to_owned(),
             every: config.every,
             on_detection: config.on_detection,
-            offered: AtomicU64::new(0),
+            offered: Mutex::default(),
             trails: Mutex::default(),
             counters,
             slot,
@@ -160,8 +160,7 @@ impl Annotator {
 
     fn put(&self, frame: Arc<Frame>, message: Arc<Message>, may_wait: bool) {
         self.trails.lock().add(&message);
-        let number = self.offered.fetch_add(1, Ordering::Relaxed);
-        let has_turn = self.every > 0 && number.is_multiple_of(self.every);
+        let has_turn = self.every > 0 && self.number(&message.topic).is_multiple_of(self.every);
         let has_detection = self.on_detection && !message.detections.is_empty();
         if !has_turn && !has_detection {
             return;
@@ -177,6 +176,18 @@ impl Annotator {
             state.waiting = Some((frame, message, tails));
             self.slot.changed.notify_all();
         }
+    }
+
+    /// Counts a frame that a model offers; returns its number, from 0.
+    fn number(&self, topic: &Arc<str>) -> u64 {
+        let mut offered = self.offered.lock();
+        let at = offered.iter().position(|(known, _)| known == topic).unwrap_or(offered.len());
+        if at == offered.len() {
+            offered.push((Arc::clone(topic), 0));
+        }
+        let number = offered[at].1;
+        offered[at].1 += 1;
+        number
     }
 
     /// Returns the counts so far.
@@ -247,8 +258,7 @@ impl Drawer {
                 }
             };
             draw_with_tails(&mut picture, &message, &tails);
-            let stored =
-                encode(&picture, self.folder.format()).and_then(|bytes| self.folder.store(message.sequence, &bytes));
+            let stored = encode(&picture, self.folder.format()).and_then(|bytes| self.folder.store(&message, &bytes));
             self.note(&stored);
             match stored {
                 Ok(()) => self.counters.written.add(1),

@@ -12,6 +12,7 @@ use image::codecs::jpeg::JpegEncoder;
 use image::codecs::png::{CompressionType, FilterType, PngEncoder};
 use visiond_config::types::PictureFormat;
 use visiond_ground::atomic_write::{create, write_atomically_by};
+use visiond_message::Message;
 use visiond_system::preflight::may_make;
 
 /// JPEG quality: letters keep clean edges, and a 1080p image takes about 500 KB.
@@ -82,9 +83,17 @@ impl PictureFolder {
 
     /// Stores an image, under a temporary name first, so that other programs see complete images only, even after a power cut.
     /// Costs two syncs: on a slow disk, fewer frames are drawn.
-    pub fn store(&mut self, sequence: u64, encoded: &[u8]) -> io::Result<()> {
+    ///
+    /// The name has the model for each model of the camera but the first: `door-00000042.plates.jpg`.
+    pub fn store(&mut self, message: &Message, encoded: &[u8]) -> io::Result<()> {
+        let Message { topic, sequence, .. } = message;
+        let model = topic.split_once('/').map_or(String::new(), |(_, model)| format!(".{model}"));
+        self.store_as(format!("{}-{sequence:08}{model}.{}", self.camera, extension(self.format)), encoded)
+    }
+
+    fn store_as(&mut self, name: String, encoded: &[u8]) -> io::Result<()> {
         self.open()?;
-        let path = self.directory.join(format!("{}-{sequence:08}.{}", self.camera, extension(self.format)));
+        let path = self.directory.join(name);
         write_atomically_by(&self.temporary(), &path, encoded)?;
         if self.keep > 0 {
             // After a restart the numbers start again, and an image replaces the older one of the same name.
@@ -126,6 +135,8 @@ impl PictureFolder {
     fn has_picture(&self, name: &OsStr) -> bool {
         let rest = name.to_str().and_then(|name| name.strip_prefix(&self.camera)?.strip_prefix('-'));
         let number = rest.and_then(|rest| rest.strip_suffix(".jpg").or_else(|| rest.strip_suffix(".png")));
+        // Names of cameras and models have no dot.
+        let number = number.map(|number| number.split_once('.').map_or(number, |(number, _)| number));
         // "door-00000001.jpg" belongs to "door", "door-2-00000001.jpg" to "door-2".
         number.is_some_and(|number| number.len() >= 8 && number.bytes().all(|byte| byte.is_ascii_digit()))
     }
@@ -168,6 +179,23 @@ mod tests {
         names
     }
 
+    fn numbered(sequence: u64) -> Message {
+        Message { sequence, ..visiond_message::testing::message("door", &[]) }
+    }
+
+    #[test]
+    fn pictures_of_further_models_have_names_of_their_own_and_count_as_the_cameras() {
+        let folder = tempfile::tempdir().unwrap();
+        let plates = Message { topic: "door/plates".into(), ..numbered(7) };
+        let mut pictures = PictureFolder::new(folder.path(), "door", PictureFormat::Jpeg, 2);
+        [&numbered(7), &plates].into_iter().for_each(|message| pictures.store(message, b"jpeg").unwrap());
+        assert_eq!(names(folder.path()), ["door-00000007.jpg", "door-00000007.plates.jpg"]);
+        let mut later = PictureFolder::new(folder.path(), "door", PictureFormat::Jpeg, 2);
+        later.store(&numbered(8), b"jpeg").unwrap();
+        later.store(&numbered(9), b"jpeg").unwrap();
+        assert_eq!(names(folder.path()), ["door-00000008.jpg", "door-00000009.jpg"]);
+    }
+
     #[test]
     fn the_newest_pictures_of_the_camera_are_kept_and_nothing_else_is_removed() {
         let folder = tempfile::tempdir().unwrap();
@@ -176,7 +204,7 @@ mod tests {
         }
         let others = names(folder.path());
         let mut pictures = PictureFolder::new(folder.path(), "door", PictureFormat::Jpeg, 2);
-        (1..=5).for_each(|number| pictures.store(number, b"jpeg").unwrap());
+        (1..=5).for_each(|number| pictures.store(&numbered(number), b"jpeg").unwrap());
         let with = |kept: &[&str]| {
             let mut names: Vec<_> = kept.iter().map(|name| (*name).to_owned()).chain(others.clone()).collect();
             names.sort();
@@ -185,11 +213,11 @@ mod tests {
         assert_eq!(names(folder.path()), with(&["door-00000004.jpg", "door-00000005.jpg"]));
         // After a restart the numbers start again; existing images still count.
         let mut later = PictureFolder::new(folder.path(), "door", PictureFormat::Png, 2);
-        later.store(1, b"png").unwrap();
+        later.store(&numbered(1), b"png").unwrap();
         assert_eq!(names(folder.path()).len(), others.len() + 2);
         assert_eq!(fs::read(folder.path().join("door-00000001.png")).unwrap(), b"png");
         let mut all = PictureFolder::new(&folder.path().join("new"), "door", PictureFormat::Jpeg, 0);
-        (1..=5).for_each(|number| all.store(number, b"jpeg").unwrap());
+        (1..=5).for_each(|number| all.store(&numbered(number), b"jpeg").unwrap());
         assert_eq!(names(&folder.path().join("new")).len(), 5);
     }
 
@@ -198,7 +226,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         fs::create_dir(folder.path().join(format!(".door{TEMPORARY}"))).unwrap();
         let mut pictures = PictureFolder::new(folder.path(), "door", PictureFormat::Jpeg, 2);
-        assert!(pictures.open().is_err() && pictures.store(1, b"jpeg").is_err());
+        assert!(pictures.open().is_err() && pictures.store(&numbered(1), b"jpeg").is_err());
         // Images of another camera keep their names; files that a killed process left are removed.
         fs::write(folder.path().join(format!(".yard{TEMPORARY}")), "half a picture").unwrap();
         let mut other = PictureFolder::new(folder.path(), "yard", PictureFormat::Jpeg, 2);

@@ -54,6 +54,10 @@ impl Trails {
     ///
     /// A camera without tracks costs one look at each detection.
     pub fn add(&mut self, message: &Message) {
+        // Those of another model of the camera may be newer, and have no tracks.
+        if message.detections.iter().all(|detection| detection.track.is_none()) {
+            return;
+        }
         let now_ns = message.monotonic_ns;
         if now_ns < self.newest_ns {
             if self.newest_ns - now_ns <= TAIL_NS {

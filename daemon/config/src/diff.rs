@@ -10,7 +10,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use super::tables::Union;
-use super::types::{CameraConfig, Config, EngineConfig, ModelConfig, SinkConfig, SinkTarget};
+use super::types::{CameraConfig, CameraModelConfig, Config, EngineConfig, ModelConfig, SinkConfig, SinkTarget};
 
 /// The effect of a reload on a part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -33,6 +33,8 @@ pub struct ConfigDiff {
     pub models: BTreeMap<String, Change>,
     /// The effect of the reload on cameras, by name; their images and tracks count separately.
     pub cameras: BTreeMap<String, Change>,
+    /// The cameras that keep other detections of their models, by name, if they are not opened again.
+    pub filters: BTreeMap<String, Change>,
     /// The effect of the reload on the images of cameras, by name.
     pub pictures: BTreeMap<String, Change>,
     /// The effect of the reload on the tracks of cameras, by name.
@@ -46,9 +48,9 @@ pub struct ConfigDiff {
 /// One difference, as the API returns it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Difference {
-    /// `model`, `camera`, `pictures`, `tracks`, `sink` or `table`.
+    /// `model`, `camera`, `filters`, `pictures`, `tracks`, `sink` or `table`.
     pub part: Cow<'static, str>,
-    /// Name of the part; for images and tracks, of their camera.
+    /// Name of the part; for filters, images and tracks, of their camera.
     pub name: String,
     /// The effect of the reload on the part.
     pub change: Change,
@@ -85,15 +87,22 @@ impl ConfigDiff {
         let same_buffers = *buffers == new.buffers;
         let (before, after) = (cameras(old), cameras(new));
         let name = |(camera, _): &&(&CameraConfig, _)| camera.name.clone();
-        changes.cameras = compare(before.iter(), after.iter(), name, |(a, model_a), (b, model_b)| {
-            same_buffers && model_a == model_b && a.source == b.source && a.max_fps == b.max_fps
+        changes.cameras = compare(before.iter(), after.iter(), name, |(a, models_a), (b, models_b)| {
+            let frames_of = |model: &CameraModelConfig| (model.name.clone(), model.max_fps, model.every);
+            let same_models = models_a.iter().map(frames_of).eq(models_b.iter().map(frames_of));
+            same_buffers && same_models && a.source == b.source && a.max_fps == b.max_fps
         });
+        changes.filters = compare(before.iter(), after.iter(), name, |(_, a), (_, b)| a == b);
+        // A camera that is opened again applies its filters anew.
+        changes.filters.retain(|camera, _| !changes.cameras.contains_key(camera));
         let drawn = |(camera, _): &&(&CameraConfig, _)| camera.annotate.is_some();
         let (drawn_before, drawn_after) = (before.iter().filter(drawn), after.iter().filter(drawn));
         changes.pictures = compare(drawn_before, drawn_after, name, |(a, _), (b, _)| a.annotate == b.annotate);
         let tracked = |(camera, _): &&(&CameraConfig, _)| camera.track.is_some();
         let (before, after) = (before.iter().filter(tracked), after.iter().filter(tracked));
-        changes.tracks = compare(before, after, name, |(a, _), (b, _)| (&a.track, a.smooth) == (&b.track, b.smooth));
+        changes.tracks = compare(before, after, name, |(a, models_a), (b, models_b)| {
+            (&a.track, a.smooth) == (&b.track, b.smooth) && a.tracked_model(models_a) == b.tracked_model(models_b)
+        });
 
         for sink in &new.sinks {
             match old.sinks.iter().find(|before| same_output(before, sink)) {
@@ -111,11 +120,12 @@ impl ConfigDiff {
         changes
     }
 
-    /// Returns every difference: models, cameras, their pictures and tracks, sinks, tables.
+    /// Returns every difference: models, cameras, their filters, pictures and tracks, sinks, tables.
     pub fn differences(&self) -> Vec<Difference> {
         let parts = [
             ("model", &self.models),
             ("camera", &self.cameras),
+            ("filters", &self.filters),
             ("pictures", &self.pictures),
             ("tracks", &self.tracks),
             ("sink", &self.sinks),
@@ -142,6 +152,7 @@ impl fmt::Display for Difference {
             "table" => return write!(f, "[{}] changed", self.name),
             "model" => ("model", "loaded again"),
             "camera" => ("camera", "opened again"),
+            "filters" => ("filters of camera", "changed"),
             "pictures" => ("pictures of camera", "changed"),
             "tracks" => ("tracks of camera", "changed"),
             part => (part, "changed"),
@@ -177,10 +188,10 @@ pub fn same_output(a: &SinkConfig, b: &SinkConfig) -> bool {
         && spool(a) == spool(b)
 }
 
-/// Returns the enabled cameras, each with the names of its models.
-fn cameras(config: &Config) -> Vec<(&CameraConfig, Vec<&str>)> {
+/// Returns the enabled cameras, each with its models.
+fn cameras(config: &Config) -> Vec<(&CameraConfig, Vec<CameraModelConfig>)> {
     let enabled = config.cameras.iter().filter(|camera| camera.enabled);
-    enabled.map(|camera| (camera, config.models_of(camera).map(|model| model.name.as_str()).collect())).collect()
+    enabled.map(|camera| (camera, config.models_of(camera).map(|(_, model)| model).collect())).collect()
 }
 
 fn compare<'a, T: 'a>(
@@ -272,6 +283,21 @@ mod tests {
             let changes = ConfigDiff::between(&config(&tracked), &config(&changed)).to_string();
             assert_eq!(changes, "tracks of camera door changed", "{key}");
         }
+        let listed = |model: &str| BASE.replacen("model = \"objects\"", &format!("models = [\"objects\", {model}]"), 1);
+        let between = |a: &str, b: &str| ConfigDiff::between(&config(a), &config(b)).to_string();
+        assert_eq!(between(BASE, &listed("\"faces\"")), "model faces added, camera door opened again");
+        assert_eq!(between(&listed("\"faces\""), BASE), "model faces removed, camera door opened again");
+        let with = |setting: &str| listed(&format!("{{ name = \"faces\", {setting} }}"));
+        for setting in ["classes = [\"face\"]", "score_threshold = 0.5", "min_size = 9", "max_size = 9"] {
+            assert_eq!(between(&listed("\"faces\""), &with(setting)), "filters of camera door changed", "{setting}");
+        }
+        for setting in ["every = 2", "max_fps = 2"] {
+            assert_eq!(between(&listed("\"faces\""), &with(setting)), "camera door opened again", "{setting}");
+        }
+        let tracked = |model: &str| {
+            listed("\"faces\"").replacen("name = \"door\"", &format!("name = \"door\"\ntrack.model = \"{model}\""), 1)
+        };
+        assert_eq!(between(&tracked("objects"), &tracked("faces")), "tracks of camera door changed");
         assert_eq!(described("name = \"yard\"", "name = \"gate\""), "camera gate added, camera yard removed");
         assert_eq!(described("out.jsonl", "other.jsonl"), "sink file changed");
         assert_eq!(described("path = \"out.jsonl\"", "path = \"out.jsonl\"\nqueue = 9"), "sink file changed");

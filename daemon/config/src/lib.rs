@@ -29,7 +29,7 @@ use toml::de::DeTable;
 use diagnostics::{Diagnostic, Diagnostics, Severity};
 use schema::Context;
 use tables::{Part, Section, TableReader, Union};
-use types::{CameraConfig, Config, ModelConfig, SinkConfig, SourceConfig};
+use types::{CameraConfig, CameraModelConfig, Config, ModelConfig, SinkConfig, SourceConfig};
 
 pub use diagnostics::ConfigErrors;
 pub use kinds::{is_loopback, is_url, parse_word, quote, split_broker};
@@ -66,18 +66,23 @@ impl Config {
         }
     }
 
-    /// Returns the models of a camera, which is one. A camera without `model` uses the only model; validation ensures that.
-    pub fn models_of(&self, camera: &CameraConfig) -> impl Iterator<Item = &ModelConfig> {
-        let model = match &camera.model {
-            Some(name) => self.models.iter().find(|model| model.name == *name),
-            None => self.models.first(),
+    /// Returns the models of a camera in its order, at least one, each with its settings there. A camera that names none uses the only
+    /// model; validation ensures that.
+    pub fn models_of(&self, camera: &CameraConfig) -> impl Iterator<Item = (&ModelConfig, CameraModelConfig)> {
+        let plain = |name: &str| CameraModelConfig { name: name.to_owned(), ..CameraModelConfig::default() };
+        let listed = match &camera.model {
+            Some(name) => vec![plain(name)],
+            None if camera.models.is_empty() => {
+                self.models.first().map(|model| plain(&model.name)).into_iter().collect()
+            }
+            None => camera.models.clone(),
         };
-        model.into_iter()
+        listed.into_iter().filter_map(|one| Some((self.models.iter().find(|model| model.name == one.name)?, one)))
     }
 
     /// Returns the enabled cameras that use `model`.
     pub fn cameras_of(&self, model: &ModelConfig) -> impl Iterator<Item = &CameraConfig> {
-        let ours = |camera: &&CameraConfig| self.models_of(camera).any(|its| its.name == model.name);
+        let ours = |camera: &&CameraConfig| self.models_of(camera).any(|(its, _)| its.name == model.name);
         self.cameras.iter().filter(|camera| camera.enabled).filter(ours)
     }
 

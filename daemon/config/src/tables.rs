@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::path::Path;
 
 use toml::Spanned;
-use toml::de::DeTable;
+use toml::de::{DeTable, DeValue};
 use visiond_ground::nearest::nearest;
 
 use super::diagnostics::Diagnostics;
@@ -276,6 +276,29 @@ pub fn tables<T: Section>() -> KeyKind<Vec<T>, Vec<T::Read>> {
                 return None;
             };
             Some(valid_items(items.iter(), context, |item, context| read_table(item, context, T::read)))
+        }),
+        write: Box::new(|all| Written::Tables(all.iter().map(Section::write).collect())),
+    }
+}
+
+/// Returns the kind of a key that is any number of tables, or a list of their names.
+pub fn tables_or_names<T: Section>() -> KeyKind<Vec<T>, Vec<T::Read>> {
+    let KeyKind { shape, .. } = tables::<T>();
+    KeyKind {
+        shape,
+        read: Box::new(|item, context| {
+            let Some(items) = item.get_ref().as_array() else {
+                context.wrong(item, "must be a list of names, or tables with two brackets");
+                return None;
+            };
+            Some(valid_items(items.iter(), context, |item, context| match item.get_ref() {
+                DeValue::Table(_) => read_table(item, context, T::read),
+                _ => {
+                    let mut table = DeTable::new();
+                    table.insert(Spanned::new(item.span(), "name".into()), item.clone());
+                    Some(TableReader::read(&table, item.span(), context, T::read))
+                }
+            }))
         }),
         write: Box::new(|all| Written::Tables(all.iter().map(Section::write).collect())),
     }

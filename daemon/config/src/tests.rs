@@ -220,6 +220,69 @@ fn ffmpeg_is_the_same_for_every_camera_and_a_change_opens_those_that_use_it_agai
 }
 
 #[test]
+fn a_camera_lists_its_models_by_name_or_with_settings() {
+    const MODELS: &str =
+        "[[model]]\nname = \"people\"\npath = \"p.onnx\"\n[[model]]\nname = \"plates\"\npath = \"q.onnx\"\n";
+    let camera = |keys: &str| format!("{MODELS}[[camera]]\nname = \"a\"\nsource = {{ type = \"pattern\" }}\n{keys}\n");
+    let models = |keys: &str| {
+        let config = Config::parse(&camera(keys), Path::new("v.toml")).unwrap();
+        let names: Vec<_> = config.models_of(&config.cameras[0]).map(|(model, _)| model.name.clone()).collect();
+        (names, config)
+    };
+    assert_eq!(models("model = \"plates\"").0, ["plates"]);
+    assert_eq!(models("models = [\"plates\"]").0, ["plates"]);
+    let (names, by_name) = models("models = [\"plates\", \"people\"]");
+    assert_eq!(names, ["plates", "people"], "in the camera's order");
+    let tables = "[[camera.models]]\nname = \"plates\"\n[[camera.models]]\nname = \"people\"";
+    assert_eq!(by_name, models(tables).1);
+    let (_, mixed) =
+        models("models = [\"plates\", { name = \"people\", every = 3, min_size = 20, classes = [\"person\"] }]");
+    let people = &mixed.cameras[0].models[1];
+    assert_eq!((people.every, people.min_size, &*people.classes[0]), (3, Some(20), "person"));
+
+    let fastest = "source = { type = \"images\", path = \"p\" }";
+    for (keys, wanted) in [
+        (
+            "model = \"people\"\nmodels = [\"plates\"]",
+            "`model` is one model and `models` are several: keep one of these keys",
+        ),
+        ("models = []", "`models` names no model: name at least one, or remove it"),
+        (
+            "models = [\"plates\", \"people\", \"plates\"]",
+            "the camera lists model \"plates\" twice: remove one of them",
+        ),
+        ("models = [\"plate\"]", "no model has the name \"plate\": did you mean \"plates\"?"),
+        ("models = \"plates\"", "`camera.models` must be a list of names, or tables with two brackets"),
+        ("models = [5]", "`camera.models.name` must be a name"),
+        ("models = [{ every = 2 }]", "`[camera.models]` needs the key `name`"),
+        ("models = [{ name = \"plates\", evry = 2 }]", "unknown key `camera.models.evry`: did you mean `every`?"),
+        (
+            "models = [{ name = \"plates\", min_size = 30, max_size = 20 }]",
+            "no box has `min_size` 30 and `max_size` 20: raise or remove `max_size`",
+        ),
+        (
+            "models = [\"plates\", \"people\"]\ntrack.model = \"cars\"",
+            "the camera does not run model \"cars\": set `model` to one of \"plates\", \"people\"",
+        ),
+        (
+            "model = \"plates\"\ntrack.model = \"people\"",
+            "the camera does not run model \"people\": set `model` to one of \"plates\"",
+        ),
+        ("", "this camera must name its model: set `model` to one of \"people\", \"plates\", or `models` to several"),
+    ] {
+        let found = sentences(&camera(keys));
+        assert!(found.len() == 1 && found[0].contains(wanted), "{keys}: {found:?}");
+    }
+    let text =
+        camera("models = [{ name = \"plates\", max_fps = 2 }]").replace("source = { type = \"pattern\" }", fastest);
+    assert!(sentences(&text)[0].contains("`max_fps` would skip frames of a source that waits for the model"));
+    assert!(
+        Config::parse(&text.replace("max_fps", "every"), Path::new("v.toml")).is_ok(),
+        "every n-th frame of a folder"
+    );
+}
+
+#[test]
 fn a_duplicate_key_is_reported() {
     let found = sentences("[log]\nlevel = \"info\"\nlevel = \"warn\"\n");
     assert_eq!(found, ["3:1 invalid TOML: duplicate key"]);
@@ -381,7 +444,7 @@ path = "b"
     assert_eq!(
         sentences(text),
         [
-            "8:1 this camera must name its model: set `model` to one of \"n\", \"m\"",
+            "8:1 this camera must name its model: set `model` to one of \"n\", \"m\", or `models` to several",
             "14:9 no model has the name \"nn\": did you mean \"n\"?",
             "16:17 another camera uses this device, and only one can open it: name another device, or set `enabled = false`",
             "17:1 this table never stores an image: set `every = 30` or `on_detection = true`",

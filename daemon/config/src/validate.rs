@@ -24,6 +24,9 @@ const SAME_TOPICS: &str = "publishes the same topics to this broker: set another
 const SAME_SUBJECTS: &str =
     "publishes the same subjects to these servers: set another `subject`, or remove one of them";
 
+const MAX_FPS_SKIPS: &str = "`max_fps` would skip frames of a source that waits for the model: remove it, or give the source a rate \
+                             (`fps`, `pace = \"realtime\"`)";
+
 type SourceRead = Read<SourceConfig>;
 type SinkRead = Read<SinkKind>;
 
@@ -110,15 +113,67 @@ impl Checks<'_> {
     }
 
     fn model_of_camera(&mut self, camera: &Read<CameraConfig>, span: Range<usize>, models: &Names<'_>) {
+        self.models_of_camera(camera, models);
         if let Some((model, span)) = camera.model.set() {
             self.refer(model, span, models);
-        } else if !camera.model.place.is_set() && models.complete && models.names.len() != 1 {
+        } else if !camera.model.place.is_set()
+            && !camera.models.place.is_set()
+            && models.complete
+            && models.names.len() != 1
+        {
             let message = if models.names.is_empty() {
                 "this camera has no model: add a `[[model]]` with `name` and `path`".to_owned()
             } else {
-                format!("this camera must name its model: set `model` to one of {}", models.list())
+                format!(
+                    "this camera must name its model: set `model` to one of {}, or `models` to several",
+                    models.list()
+                )
             };
             self.0.absence(span, message, None);
+        }
+    }
+
+    /// Checks the models of a camera that has a list of them, and which of them has tracks.
+    fn models_of_camera(&mut self, camera: &Read<CameraConfig>, models: &Names<'_>) {
+        if camera.model.place.is_set() {
+            let message = "`model` is one model and `models` are several: keep one of these keys";
+            self.error(&camera.models.place, message);
+        }
+        if camera.models.place.is_valid && camera.models.value.as_ref().is_some_and(Vec::is_empty) {
+            self.error(&camera.models.place, "`models` names no model: name at least one, or remove it");
+        }
+        let listed = camera.models.value.as_deref().unwrap_or_default();
+        let mut seen = Vec::new();
+        for model in listed {
+            let Some((name, span)) = model.name.set() else { continue };
+            if seen.contains(&name) {
+                let message = format!("the camera lists model \"{name}\" twice: remove one of them");
+                self.0.error(span, message);
+            } else {
+                self.refer(name, span, models);
+            }
+            seen.push(name);
+            if waits(camera) == Some(true) {
+                self.error(&model.max_fps.place, MAX_FPS_SKIPS);
+            }
+            if let (Some(least), Some((most, span))) = (&model.min_size.value, model.max_size.set())
+                && most < least
+            {
+                let message =
+                    format!("no box has `min_size` {least} and `max_size` {most}: raise or remove `max_size`");
+                self.0.error(span, message);
+            }
+        }
+        let Some((name, span)) = camera.track.value.as_ref().and_then(|track| track.model.set()) else { return };
+        let own: Vec<_> = match (&camera.model.value, listed.is_empty()) {
+            (Some(model), _) => vec![model.as_str()],
+            (None, true) => models.names.clone(),
+            (None, false) => seen.iter().map(|name| name.as_str()).collect(),
+        };
+        let complete = models.complete && listed.iter().all(|model| model.name.value.is_some());
+        if complete && !own.contains(&name.as_str()) {
+            let own = own.iter().map(|name| format!("\"{name}\"")).collect::<Vec<_>>().join(", ");
+            self.0.error(span, format!("the camera does not run model \"{name}\": set `model` to one of {own}"));
         }
     }
 
@@ -133,9 +188,7 @@ impl Checks<'_> {
 
     fn camera(&mut self, camera: &Read<CameraConfig>) {
         if waits(camera) == Some(true) {
-            let message = "`max_fps` would skip frames of a source that waits for the model: remove it, or give the source a rate \
-                           (`fps`, `pace = \"realtime\"`)";
-            self.error(&camera.max_fps.place, message);
+            self.error(&camera.max_fps.place, MAX_FPS_SKIPS);
         }
         if let (Some(annotate), Some(span)) = (&camera.annotate.value, &camera.annotate.place.span)
             && annotate.every.is(&0)

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 use tokio::sync::Notify;
-use visiond_message::Published;
+use visiond_message::{Message, Published};
 
 /// How many messages are kept for slow readers: four seconds of eight cameras at 30 frames a second.
 const RING: usize = 1024;
@@ -29,6 +29,7 @@ pub struct Broadcast {
 
 #[derive(Debug, Default)]
 struct Messages {
+    /// By topic: see [`Message::topic`](visiond_message::Message::topic).
     latest: HashMap<Arc<str>, Arc<Published>>,
     ring: Ring,
     /// The number of subscriptions.
@@ -115,14 +116,14 @@ struct Cursor {
 impl Broadcast {
     /// Publishes a message; returns whether a reader waits, so that [`Broadcast::wake`] must be called.
     ///
-    /// Never waits for a reader, and allocates only for a camera's first message.
+    /// Never waits for a reader, and allocates only for the first message of a camera's model.
     pub fn publish(&self, published: &Arc<Published>) -> bool {
         let mut inner = self.messages.lock();
         let message = published.message();
         // The old messages are freed after the lock.
-        let before = match inner.latest.get_mut(&message.camera) {
+        let before = match inner.latest.get_mut(&message.topic) {
             Some(latest) => Some(std::mem::replace(latest, Arc::clone(published))),
-            None => inner.latest.insert(Arc::clone(&message.camera), Arc::clone(published)),
+            None => inner.latest.insert(Arc::clone(&message.topic), Arc::clone(published)),
         };
         let pushed_out = if inner.readers > 0 { inner.ring.push(published) } else { None };
         let awaited = !inner.asleep.is_empty();
@@ -141,7 +142,17 @@ impl Broadcast {
         }
     }
 
-    /// Returns a camera's newest message.
+    /// Returns the newest message of each model of a camera, the first model's first.
+    pub fn latest_of(&self, camera: &str) -> Vec<Arc<Published>> {
+        let inner = self.messages.lock();
+        let ours = inner.latest.values().filter(|published| *published.message().camera == *camera);
+        let mut ours: Vec<_> = ours.cloned().collect();
+        drop(inner);
+        ours.sort_by(|a, b| a.message().topic.cmp(&b.message().topic));
+        ours
+    }
+
+    /// Returns the newest message of a camera's first model.
     pub fn latest(&self, camera: &str) -> Option<Arc<Published>> {
         self.messages.lock().latest.get(camera).cloned()
     }
@@ -176,9 +187,9 @@ impl Broadcast {
         }
     }
 
-    /// Forgets the newest messages of cameras that are not running.
-    pub(super) fn keep(&self, runs: impl Fn(&str) -> bool) {
-        self.messages.lock().latest.retain(|camera, _| runs(camera));
+    /// Forgets the newest messages of cameras and models that are not running.
+    pub(super) fn keep(&self, runs: impl Fn(&Message) -> bool) {
+        self.messages.lock().latest.retain(|_, published| runs(published.message()));
     }
 }
 

@@ -24,6 +24,7 @@ use visiond_kernels::frame::{FrameError, FrameLayout, FrameView};
 use visiond_message::Message;
 use visiond_system::wake_pipe::WakePipe;
 
+use crate::broadcast::Broadcast;
 use crate::encoder_queue::EncoderQueue;
 
 /// A client that returns for the next image does not get one that is older than this.
@@ -35,6 +36,8 @@ const NEVER: u64 = u64::MAX;
 const PATIENCE: Duration = Duration::from_secs(3);
 /// A preview keeps playing for this long after the last client, because the live page requests each image separately.
 const LINGER: Duration = Duration::from_secs(5);
+/// The boxes of a camera's other models are drawn on a frame if theirs was captured within this time of it.
+const MOST_APART_NS: u64 = 2_000_000_000;
 /// How long the preview yields to the lane if a client waits for a frame of the model. On a busy machine, the encoder would
 /// otherwise hold a preview frame whenever the lane has one to offer.
 const MODEL_FIRST: Duration = Duration::from_secs(1);
@@ -82,6 +85,7 @@ pub struct CameraView {
     /// The camera's name.
     pub name: Arc<str>,
     queue: Arc<EncoderQueue<Self>>,
+    messages: Arc<Broadcast>,
     /// When the lane is to leave a frame here, in nanoseconds on CLOCK_MONOTONIC; [`NEVER`] if no frame is wanted.
     due_ns: AtomicU64,
     /// The same for the preview.
@@ -195,10 +199,11 @@ impl PreviewPhase {
 
 impl CameraView {
     /// Creates a view without clients.
-    pub(crate) fn new(camera: &str, queue: &Arc<EncoderQueue<Self>>) -> Self {
+    pub(crate) fn new(camera: &str, queue: &Arc<EncoderQueue<Self>>, messages: &Arc<Broadcast>) -> Self {
         Self {
             name: camera.into(),
             queue: Arc::clone(queue),
+            messages: Arc::clone(messages),
             due_ns: AtomicU64::new(NEVER),
             preview_due_ns: AtomicU64::new(NEVER),
             fallback_ns: AtomicU64::new(0),
@@ -315,6 +320,13 @@ impl CameraView {
             self.preview_due_ns.fetch_min(state.next_ns + wait.as_nanos() as u64, Ordering::Relaxed);
             self.due_ns.fetch_min(state.next_ns.max(fallback_ns), Ordering::Relaxed);
         }
+    }
+
+    /// Returns the newest results of the camera's other models, for a picture with the boxes of `message`.
+    pub(crate) fn others(&self, message: &Message) -> Vec<Arc<Message>> {
+        let newest = self.messages.latest_of(&self.name).into_iter().map(|published| Arc::clone(published.message()));
+        let is_near = |other: &Arc<Message>| message.monotonic_ns.abs_diff(other.monotonic_ns) <= MOST_APART_NS;
+        newest.filter(|other| other.topic != message.topic && is_near(other)).collect()
     }
 
     /// Takes the waiting frame and the list of what clients want from it.

@@ -176,6 +176,9 @@ impl Tools {
         if !overlay.is_empty() {
             if let Some(message) = &message {
                 let tails = view.trails.lock().tails(message);
+                for other in view.others(message) {
+                    draw_scaled(&mut rgb, &other, &view.trails.lock().tails(&other));
+                }
                 let draw = if is_preview { draw_scaled } else { draw_with_tails };
                 draw(&mut rgb, message, &tails);
             }

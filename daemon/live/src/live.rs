@@ -15,7 +15,7 @@ use crate::encoder_queue::EncoderQueue;
 /// It is created before the pipeline and lives as long as the process, so that clients stay connected across a reload.
 #[derive(Debug)]
 pub struct Live {
-    messages: Broadcast,
+    messages: Arc<Broadcast>,
     queue: Arc<EncoderQueue<CameraView>>,
     views: Mutex<HashMap<Box<str>, Arc<CameraView>>>,
     lanes: Mutex<Vec<LaneView>>,
@@ -25,7 +25,7 @@ impl Live {
     /// Creates an instance without lanes and without clients.
     pub fn new() -> Arc<Self> {
         Arc::new(Self {
-            messages: Broadcast::default(),
+            messages: Arc::default(),
             queue: Arc::new(EncoderQueue::new(start_threads)),
             views: Mutex::default(),
             lanes: Mutex::default(),
@@ -42,7 +42,11 @@ impl Live {
     /// Code that handles a name from a client uses [`Live::find`], so that clients cannot create views.
     pub fn view(&self, camera: &str) -> Arc<CameraView> {
         let mut views = self.views.lock();
-        Arc::clone(views.entry(camera.into()).or_insert_with(|| Arc::new(CameraView::new(camera, &self.queue))))
+        Arc::clone(
+            views
+                .entry(camera.into())
+                .or_insert_with(|| Arc::new(CameraView::new(camera, &self.queue, &self.messages))),
+        )
     }
 
     /// Returns the view of a running camera; `None` if no running camera has this name.
@@ -56,9 +60,19 @@ impl Live {
         self.lanes.lock().clone()
     }
 
-    /// Sets the lanes that run from now on, and forgets the last messages of cameras that no longer run.
+    /// Sets the lanes that run from now on, and forgets the last messages of cameras and models that no longer run.
     pub fn set_lanes(&self, lanes: Vec<LaneView>) {
-        self.messages.keep(|camera| lanes.iter().flat_map(|lane| &lane.cameras).any(|known| *known.name == *camera));
+        self.messages.keep(|message| {
+            let runs_on = |lane: &LaneView| lane.cameras.iter().any(|known| known.name == message.camera);
+            let mut lanes = lanes.iter().filter(|lane| runs_on(lane));
+            // A camera's model may have another place now, and so another topic.
+            lanes.any(|LaneView { lane, cameras }| {
+                let camera = cameras.iter().find(|known| known.name == message.camera);
+                let is_first =
+                    camera.is_some_and(|camera| camera.models().first().is_none_or(|first| *first == lane.name));
+                *lane.name == *message.model.name && is_first == (message.topic == message.camera)
+            })
+        });
         *self.lanes.lock() = lanes;
     }
 

@@ -20,6 +20,7 @@ pub const SCHEMA: &str = "visiond/1";
 ///     schema: SCHEMA,
 ///     id: "5d0c9f3ab1e2774f-41".into(),
 ///     camera: "gate".into(),
+///     topic: "gate".into(),
 ///     sequence: 41,
 ///     captured_at: "2026-05-04T09:30:00.123456789Z".to_owned(),
 ///     monotonic_ns: 83_123_456_789_012,
@@ -43,6 +44,10 @@ pub struct Message {
     pub id: Box<str>,
     /// Name of the camera.
     pub camera: Arc<str>,
+    /// The part of a topic that names the source of the message: the camera, `door`; for each model of the camera but the first
+    /// also the model, `door/plates`. Not a part of the line.
+    #[serde(skip)]
+    pub topic: Arc<str>,
     /// Number of the frame from the source; gaps are frames without a message.
     pub sequence: u64,
     /// Time of the frame: RFC 3339, UTC, nanoseconds.

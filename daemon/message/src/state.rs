@@ -19,17 +19,35 @@ pub struct StateMessage {
     pub schema: &'static str,
     /// Name of the camera.
     pub camera: String,
-    /// Model that runs on its frames.
+    /// Model that runs on its frames; of several their names, separated by commas.
     pub model: String,
     /// opening, streaming, waiting, failed or ended.
     pub phase: String,
     /// Why it does not stream, as a sentence.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// Messages per second over the last five seconds.
+    /// Messages of the first model per second over the last five seconds.
     pub fps: f64,
-    /// Whether there was a recent detection.
+    /// Whether there was a recent detection, of any model.
     pub occupied: bool,
+    /// Detections of the first model in the newest frame.
+    pub detections: u64,
+    /// The same by label.
+    pub counts: BTreeMap<Arc<str>, u64>,
+    /// The part of the frame that each class covers.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub fractions: BTreeMap<String, f32>,
+    /// Attributes of the newest frame.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub attributes: BTreeMap<String, PlainAttribute>,
+    /// The camera's models but the first; empty if there is only one.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub models: BTreeMap<String, ModelStateMessage>,
+}
+
+/// The newest result of one of a camera's further models.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct ModelStateMessage {
     /// Detections in the newest frame.
     pub detections: u64,
     /// The same by label.
@@ -42,22 +60,37 @@ pub struct StateMessage {
     pub attributes: BTreeMap<String, PlainAttribute>,
 }
 
-impl StateMessage {
-    /// Makes the state of a camera from its status, after this newest message was added to the status.
-    pub fn new(status: CameraStatus, newest: Option<&Message>, occupied: bool) -> Self {
+impl ModelStateMessage {
+    fn new(newest: Option<&Message>) -> Self {
+        let Some(message) = newest else { return Self::default() };
         let mut counts = BTreeMap::new();
-        for detection in newest.iter().flat_map(|message| &message.detections) {
+        for detection in &message.detections {
             *counts.entry(Arc::clone(&detection.label)).or_insert(0) += 1;
         }
-        let CameraStatus { name, model, phase, reason, fps, fractions, attributes, .. } = status;
-        let detections = newest.map_or(0, |message| message.detections.len() as u64);
+        let mut of_frame = CameraStatus::default();
+        of_frame.add_newest(message);
+        let CameraStatus { fractions, attributes, .. } = of_frame;
+        Self { detections: message.detections.len() as u64, counts, fractions, attributes }
+    }
+}
+
+impl StateMessage {
+    /// Makes the state of a camera from its status and the newest message of each of its models.
+    pub fn new(status: CameraStatus, newest: &[&Message], occupied: bool) -> Self {
+        let of_first = newest.iter().find(|message| message.topic == message.camera);
+        let ModelStateMessage { detections, counts, fractions, attributes } = ModelStateMessage::new(of_first.copied());
+        let further = status.models.iter().skip(1).map(|model| {
+            let own = newest.iter().find(|message| message.model.name == model.name);
+            (model.name.clone(), ModelStateMessage::new(own.copied()))
+        });
         Self {
             schema: SCHEMA,
-            camera: name,
-            model,
-            phase,
-            reason,
-            fps,
+            models: further.collect(),
+            fps: status.models.first().map_or(status.fps, |first| first.fps),
+            camera: status.name,
+            model: status.model,
+            phase: status.phase,
+            reason: status.reason,
             occupied,
             detections,
             counts,

@@ -17,7 +17,7 @@ counted! {
     pub struct CameraStatus, counters CameraCounters {
         /// Name of the camera.
         name: String,
-        /// Model that runs on its frames.
+        /// Model that runs on its frames; of several models their names, separated by commas.
         model: String,
         /// opening, streaming, waiting, failed or ended.
         phase: String,
@@ -39,6 +39,8 @@ counted! {
         published: u64,
         /// Frames lost, by cause.
         dropped: BTreeMap<String, u64>,
+        /// Each model that runs on its frames, with its share of the messages and losses.
+        models: Vec<CameraModelStatus>,
         /// Detections by label, most first.
         labels: Vec<LabelFacts>,
         /// Parts of the newest frame that classes cover, by label; empty unless the model outputs a class for each pixel.
@@ -77,12 +79,30 @@ counted! {
 
 impl CameraStatus {
     /// Adds the facts about the frame from the camera's newest message. If the camera is away, that message is old.
+    ///
+    /// Those of several models are joined; of two attributes or classes of one name, the message that is added later counts.
     pub fn add_newest(&mut self, message: &Message) {
         let fraction = |class: &DetectionMessage| Some((class.label.to_string(), class.fraction?));
-        self.fractions = message.detections.iter().filter_map(fraction).collect();
+        self.fractions.extend(message.detections.iter().filter_map(fraction));
         let attributes = message.attributes.0.iter();
-        self.attributes = attributes.map(|(name, attribute)| (name.to_string(), attribute.into())).collect();
+        self.attributes.extend(attributes.map(|(name, attribute)| (name.to_string(), attribute.into())));
     }
+}
+
+/// A model on one camera.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct CameraModelStatus {
+    /// Name of the model.
+    pub name: String,
+    /// Its messages about this camera per second over the last five seconds.
+    pub fps: f64,
+    /// Its messages about this camera.
+    pub published: u64,
+    /// Frames of this camera that it did not process, by cause. Frames that were lost before any model count for the camera only.
+    pub dropped: BTreeMap<String, u64>,
+    /// Its detections on this camera by label, most first.
+    pub labels: Vec<LabelFacts>,
 }
 
 /// The stream of a camera that people watch.

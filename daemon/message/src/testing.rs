@@ -19,6 +19,7 @@ pub fn message(camera: &str, labels: &[&str]) -> Message {
         schema: SCHEMA,
         id: "0123456789abcdef-0".into(),
         camera: camera.into(),
+        topic: camera.into(),
         sequence: 0,
         captured_at: String::new(),
         monotonic_ns: 0,
@@ -45,6 +46,7 @@ pub fn door_message(sequence: u64, detections: usize) -> Arc<Message> {
         schema: SCHEMA,
         id: "0123456789abcdef-1".into(),
         camera: "door".into(),
+        topic: "door".into(),
         sequence,
         captured_at: "2025-01-01T00:00:00.000000000Z".into(),
         monotonic_ns: sequence * 1_000_000,
@@ -68,5 +70,5 @@ pub fn sized_message(camera: &str, sequence: u64, bytes: usize) -> Arc<Message> 
     let rle = RleMessage { size: [1, 1], counts: "0".repeat(bytes) };
     let detection = DetectionMessage { mask: Some(MaskMessage { rle }), ..DetectionMessage::default() };
     let message = Arc::unwrap_or_clone(door_message(sequence, 0));
-    Arc::new(Message { camera: camera.into(), detections: vec![detection], ..message })
+    Arc::new(Message { camera: camera.into(), topic: camera.into(), detections: vec![detection], ..message })
 }

@@ -1,4 +1,4 @@
-//! A camera's collector: joins the results of its lanes into messages, and passes them to the publisher, the live view and
+//! The collector of a model on a camera: makes the lane's results messages, and passes them to the publisher, the live view and
 //! the annotator.
 //!
 //! Facts about a camera over several frames or models belong here, in [`Collector::join`]: a detection gets its track here.
@@ -11,6 +11,7 @@
 mod masks;
 mod message;
 mod rounding;
+mod selection;
 mod tracking;
 
 use std::fmt;
@@ -32,7 +33,9 @@ use visiond_telemetry::trace;
 use visiond_tracker::TrackIds;
 
 pub use self::message::message_of;
+pub use self::selection::Selection;
 pub use self::tracking::{CameraTracks, FrameTracks, TrackSettings};
+use crate::frame_rate::FrameRate;
 use crate::lane_result::LaneResult;
 use crate::mailbox::Delivery;
 
@@ -42,7 +45,18 @@ const QUIET: Duration = Duration::from_secs(60);
 /// Publishes a message: the publisher's function, or a test's.
 pub type PublishFn = Arc<dyn Fn(&Arc<Message>) + Send + Sync>;
 
-/// Joins the results of a camera's lanes.
+/// A model that runs on a camera's frames.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct CameraModel {
+    /// The model's name.
+    pub name: Arc<str>,
+    /// Which frames it gets.
+    pub frame_rate: FrameRate,
+    /// Which of its detections are kept.
+    pub selection: Selection,
+}
+
+/// Makes messages of a model's results for a camera.
 pub struct Collector {
     /// The camera's counters and name.
     pub metrics: Arc<CameraMetrics>,
@@ -54,6 +68,10 @@ pub struct Collector {
     pub view: Arc<CameraView>,
     /// Whether frames and images may be dropped.
     pub delivery: Delivery,
+    /// Which of the model's detections are kept.
+    pub selection: Selection,
+    /// See [`Message::topic`].
+    topic: Arc<str>,
     outlet: Arc<Outlet>,
     mask_warnings: Arc<MaskWarnings>,
 }
@@ -119,7 +137,15 @@ impl Collector {
         outlet: Arc<Outlet>,
         mask_warnings: Arc<MaskWarnings>,
     ) -> Self {
-        Self { metrics, annotator, tracking, view, delivery, outlet, mask_warnings }
+        let (selection, topic) = (Selection::default(), Arc::clone(&metrics.name));
+        Self { metrics, annotator, tracking, view, delivery, selection, topic, outlet, mask_warnings }
+    }
+
+    /// The same for one of the camera's models, which may be its first.
+    #[must_use]
+    pub fn for_model(self, model: &CameraModel, is_first: bool) -> Self {
+        let topic = if is_first { self.topic } else { format!("{}/{}", self.metrics.name, model.name).into() };
+        Self { selection: model.selection.clone(), topic, ..self }
     }
 
     /// Whether results need the pixels of their frames, because images are drawn or a client watches.
@@ -131,7 +157,8 @@ impl Collector {
     pub fn join(&self, result: &LaneResult<'_>, start: Instant) -> Message {
         let mut tracks = self.tracking.as_ref().map(|(settings, tracks)| (settings, tracks.lock()));
         let tracks = tracks.as_mut().map(|(settings, tracks)| tracks.step(settings, result));
-        let mut message = message_of(&self.metrics.name, result, tracks.unwrap_or_default());
+        let message = message_of(&self.metrics.name, result, tracks.unwrap_or_default());
+        let mut message = Message { topic: Arc::clone(&self.topic), ..message };
         message.timings_us.postprocess = start.elapsed().as_micros() as u64;
         self.report_truncated(&message);
         message

@@ -1,19 +1,28 @@
-//! Chooses the frames of a camera to process, by its `max_fps`.
+//! Chooses the frames to process, by `max_fps` and `every`.
 
-/// Takes at most this many frames a second, evenly spaced.
-#[derive(Debug, Clone, Copy, Default)]
+/// Takes every n-th frame, and of these at most so many a second, evenly spaced.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct FrameRate {
     /// Nanoseconds from one frame to the next; 0 for every frame.
     interval_ns: u64,
     /// When the next frame is due; `None` before the first.
     due_ns: Option<u64>,
+    /// How many frames are skipped after each that is taken because of `every`.
+    skips: u64,
+    /// How many of these are still to come.
+    left: u64,
 }
 
 impl FrameRate {
     /// Takes up to `max_fps` frames a second; every frame if that is `None`.
     pub fn limited_to(max_fps: Option<f64>) -> Self {
         // A float converts to the nearest representable integer.
-        Self { interval_ns: max_fps.map_or(0, |fps| (1e9 / fps) as u64), due_ns: None }
+        Self { interval_ns: max_fps.map_or(0, |fps| (1e9 / fps) as u64), due_ns: None, skips: 0, left: 0 }
+    }
+
+    /// Takes only every n-th frame, the first one first.
+    pub fn every(self, n: u64) -> Self {
+        Self { skips: n.saturating_sub(1), ..self }
     }
 
     /// Whether to process a frame that was captured at `at_ns` on CLOCK_MONOTONIC.
@@ -21,6 +30,11 @@ impl FrameRate {
     /// A frame may come half an interval early, so that a camera whose rate equals the limit loses nothing to jitter. If the
     /// times go back, as after reopening the camera, the next frame is taken at once.
     pub fn takes(&mut self, at_ns: u64) -> bool {
+        if self.left > 0 {
+            self.left -= 1;
+            return false;
+        }
+        self.left = self.skips;
         let interval_ns = self.interval_ns;
         let due_ns = self.due_ns.filter(|due_ns| at_ns.saturating_add(2 * interval_ns) >= *due_ns);
         if due_ns.is_some_and(|due_ns| at_ns.saturating_add(interval_ns / 2) < due_ns) {
@@ -57,6 +71,18 @@ mod tests {
             let (taken, most) = (taken(Some(max_fps), fps, jitter_ns) as f64, 10.0 * max_fps);
             assert!((most..=most + 1.0).contains(&taken), "{taken} of {most}");
         }
+    }
+
+    #[test]
+    fn of_every_third_frame_at_most_so_many_a_second_are_looked_at() {
+        let taken = |max_fps: Option<f64>| {
+            let mut rate = FrameRate::limited_to(max_fps).every(3);
+            (0..30_u64).filter(|frame| rate.takes(frame * 100_000_000)).collect::<Vec<_>>()
+        };
+        assert_eq!(taken(None), [0, 3, 6, 9, 12, 15, 18, 21, 24, 27]);
+        assert_eq!(taken(Some(2.0)), [0, 3, 9, 15, 18, 24], "two a second");
+        let mut all = FrameRate::limited_to(None).every(1);
+        assert!((0..5).all(|frame| all.takes(frame)));
     }
 
     #[test]

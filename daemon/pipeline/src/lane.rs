@@ -32,7 +32,8 @@ use visiond_system::stop::Stop;
 use visiond_telemetry::metrics::{Activity, DropCause, LaneMetrics};
 use visiond_telemetry::trace;
 
-use crate::collector::Collector;
+use crate::collector::{CameraModel, Collector};
+use crate::frame_rate::FrameRate;
 use crate::lane_result::{LaneResult, ModelFacts};
 use crate::mailbox::{Batch, Mailbox, TakeResult};
 use crate::model_runner::{BuildRunner, Fault, ModelRunner, RunError};
@@ -80,13 +81,18 @@ pub struct LaneSlot {
     pub mailbox: Arc<LaneMailbox>,
     /// The number of the slot.
     pub number: usize,
+    /// The lane's model.
+    pub model: Arc<str>,
+    /// Which of the camera's frames the lane gets.
+    pub frame_rate: FrameRate,
 }
 
 impl LaneSlot {
     /// Adds a slot for a camera.
-    pub fn add(mailbox: &Arc<LaneMailbox>, camera: &Arc<Collector>) -> Self {
+    pub fn add(mailbox: &Arc<LaneMailbox>, camera: &Arc<Collector>, model: &CameraModel) -> Self {
         let number = mailbox.add(Arc::clone(camera), camera.delivery);
-        Self { mailbox: Arc::clone(mailbox), number }
+        let (model, frame_rate) = (Arc::clone(&model.name), model.frame_rate);
+        Self { mailbox: Arc::clone(mailbox), number, model, frame_rate }
     }
 
     /// Notes that the camera will put no more frames.
@@ -401,14 +407,14 @@ impl Lane {
                 Fault::Frame(index) if index < state.works.len() => {
                     if let Some(work) = state.works.remove(index) {
                         self.complain(&mut state.complaints, &work, &error);
-                        fail(&work);
+                        self.fail(&work);
                     }
                 }
                 fault => {
                     state.failures += 1;
                     state.lost = (fault == Fault::GpuLost).then(|| error.to_string());
                     self.complain(&mut state.complaints, first, &error);
-                    state.works.drain(..).for_each(|work| fail(&work));
+                    state.works.drain(..).for_each(|work| self.fail(&work));
                 }
             }
         }
@@ -445,7 +451,7 @@ impl Lane {
                 if let Some(first) = run.works.front() {
                     self.complain(&mut state.complaints, first, &error);
                 }
-                run.works.drain(..).for_each(|work| fail(&work));
+                run.works.drain(..).for_each(|work| self.fail(&work));
             }
         }
         if let Some(run) = state.in_flight.pop_front() {
@@ -470,9 +476,10 @@ impl Lane {
             let trace = trace::work_on("read", &work.camera.metrics.name, work.facts.sequence);
             if let Err(error) = runner.detections(run_id, slot, &mut state.found) {
                 self.complain(&mut state.complaints, &work, &error);
-                fail(&work);
+                self.fail(&work);
                 continue;
             }
+            work.camera.selection.keep_wanted(&mut state.found, &model.labels);
             let PendingFrame { camera, facts, frame: view, timings: so_far } = work;
             let timings = Timings { preprocess: timings.preprocess_us, infer: timings.infer_us, ..so_far };
             let (detections, values) = (&*state.found, runner.values());
@@ -502,8 +509,12 @@ impl Lane {
         let works = state.works.drain(..).chain(in_flight).map(|work| work.camera);
         state.pacer.lost();
         for camera in works.chain(state.taken.drain(..).map(|(camera, _)| camera)) {
-            camera.metrics.count_dropped(DropCause::Failed, 1);
+            camera.metrics.count_dropped_by(&self.metrics.name, DropCause::Failed, 1);
         }
+    }
+
+    fn fail(&self, work: &PendingFrame) {
+        work.camera.metrics.count_dropped_by(&self.metrics.name, DropCause::Failed, 1);
     }
 
     fn complain(&self, complaints: &mut Complaints, work: &PendingFrame, error: &RunError) {
@@ -524,10 +535,6 @@ fn receive(camera: Arc<Collector>, queued: QueuedFrame, now_ns: u64) -> PendingF
         ..Timings::default()
     };
     PendingFrame { camera, facts: frame.facts(), frame: Some(frame), timings }
-}
-
-fn fail(work: &PendingFrame) {
-    work.camera.metrics.count_dropped(DropCause::Failed, 1);
 }
 
 /// Begins a run on all of `works`.

@@ -122,12 +122,18 @@ impl CameraReport<'_> {
 
 /// `dropped 12 (overload 10, driver 2)`, or `none dropped`.
 pub fn drops(snapshot: &CameraSnapshot) -> String {
-    let causes = DropCause::ALL.iter().zip(snapshot.dropped).filter(|(_, frames)| *frames > 0);
-    let causes: Vec<_> = causes.map(|(cause, frames)| format!("{} {frames}", cause.name())).collect();
+    dropped_text(DropCause::ALL.iter().zip(snapshot.dropped).map(|(cause, frames)| (cause.name(), frames)))
+}
+
+/// The same for the frames of each cause.
+pub fn dropped_text<'c>(causes: impl Iterator<Item = (&'c str, u64)>) -> String {
+    let causes: Vec<_> = causes.filter(|(_, frames)| *frames > 0).collect();
     if causes.is_empty() {
         return "none dropped".to_owned();
     }
-    format!("dropped {} ({})", snapshot.dropped_in_all(), causes.join(", "))
+    let in_all: u64 = causes.iter().map(|(_, frames)| frames).sum();
+    let causes: Vec<_> = causes.iter().map(|(cause, frames)| format!("{cause} {frames}")).collect();
+    format!("dropped {in_all} ({})", causes.join(", "))
 }
 
 /// Formats microseconds as milliseconds, with a decimal below 10.

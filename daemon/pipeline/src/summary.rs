@@ -6,11 +6,11 @@ use std::path::Path;
 
 use serde::Serialize;
 use visiond_kernels::buffer::MemoryKind;
-use visiond_message::status::{AnnotateCounts, GpuSnapshot, SinkCounts};
+use visiond_message::status::{AnnotateCounts, CameraModelStatus, GpuSnapshot, SinkCounts};
 use visiond_system::thermal::JetsonSummary;
 use visiond_telemetry::metrics::{CameraSnapshot, LaneView, Stage};
 
-use super::status_line::{drops, millis};
+use super::status_line::{dropped_text, drops, millis};
 
 /// The summary of a run.
 #[derive(Debug, Serialize)]
@@ -81,6 +81,8 @@ pub struct CameraSummary {
     pub errors: u64,
     /// Times its source was reopened.
     pub restarts: u64,
+    /// Each of its models.
+    pub models: Vec<CameraModelSummary>,
     /// Durations by stage.
     pub stages_us: BTreeMap<&'static str, DurationStats>,
     /// Detections by label.
@@ -93,6 +95,19 @@ pub struct CameraSummary {
     /// The drops as text.
     #[serde(skip)]
     drops: String,
+}
+
+/// A model on a camera in a run.
+#[derive(Debug, Serialize)]
+pub struct CameraModelSummary {
+    /// Name of the model.
+    pub name: String,
+    /// Messages published.
+    pub published: u64,
+    /// Frames that it did not process, by cause.
+    pub dropped: BTreeMap<String, u64>,
+    /// Detections by label.
+    pub detections: BTreeMap<String, u64>,
 }
 
 /// Distribution of a stage's durations, in microseconds.
@@ -174,6 +189,7 @@ impl CameraSummary {
             errors: total.errors,
             restarts: total.restarts,
             truncated_masks: total.truncated_masks,
+            models: total.status.models.into_iter().map(CameraModelSummary::from).collect(),
             name: total.status.name,
             state: total.status.phase,
             io: total.status.io,
@@ -192,10 +208,12 @@ impl CameraSummary {
     }
 
     fn lines(&self, out: &mut Vec<String>) {
-        let mut first = format!(
-            "camera {}: {} of {} frames processed, {:.1} per second, {}",
-            self.name, self.published, self.captured, self.frames_per_second, self.drops
-        );
+        let Self { name, published, captured, drops, .. } = self;
+        let done = match self.models.len() {
+            0 | 1 => format!("{published} of {captured} frames processed"),
+            models => format!("{captured} frames for {models} models, {published} messages"),
+        };
+        let mut first = format!("camera {name}: {done}, {:.1} per second, {drops}", self.frames_per_second);
         if self.errors > 0 {
             // Writing into a String cannot fail, here and below.
             let _ = write!(first, "; failed {} times, reopened {} times", self.errors, self.restarts);
@@ -212,23 +230,41 @@ impl CameraSummary {
                 0 => String::new(),
                 masks => format!("; {masks} without their mask, which was too much for the message"),
             };
-            out.push(format!("  detections: {}{truncated}", self.seen()));
+            out.push(format!("  detections: {}{truncated}", seen(&self.detections)));
+        }
+        // A single model has the camera's numbers.
+        for CameraModelSummary { name, published, dropped, detections } in
+            self.models.iter().filter(|_| self.models.len() > 1)
+        {
+            let dropped = dropped_text(dropped.iter().map(|(cause, frames)| (&**cause, *frames)));
+            out.push(format!(
+                "  model {name}: {published} frames processed, {dropped}, detections: {}",
+                seen(detections)
+            ));
         }
         if let Some(pictures) = &self.pictures {
             let lost = if pictures.lost > 0 { format!(", {} not drawn", pictures.lost) } else { String::new() };
             out.push(format!("  images: {} in {}{lost}", pictures.written, pictures.directory));
         }
     }
+}
 
-    /// `5123 person, 12 bicycle`, most first.
-    fn seen(&self) -> String {
-        if self.detections.is_empty() {
-            return "nothing".to_owned();
-        }
-        let mut labels: Vec<_> = self.detections.iter().collect();
-        labels.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
-        labels.iter().map(|(label, count)| format!("{count} {label}")).collect::<Vec<_>>().join(", ")
+impl From<CameraModelStatus> for CameraModelSummary {
+    fn from(model: CameraModelStatus) -> Self {
+        let CameraModelStatus { name, published, dropped, labels, .. } = model;
+        let detections = labels.into_iter().map(|label| (label.label, label.total)).collect();
+        Self { name, published, dropped, detections }
     }
+}
+
+/// `5123 person, 12 bicycle`, most first.
+fn seen(detections: &BTreeMap<String, u64>) -> String {
+    if detections.is_empty() {
+        return "nothing".to_owned();
+    }
+    let mut labels: Vec<_> = detections.iter().collect();
+    labels.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
+    labels.iter().map(|(label, count)| format!("{count} {label}")).collect::<Vec<_>>().join(", ")
 }
 
 impl SinkSummary {
@@ -370,6 +406,26 @@ mod tests {
                  1 call by call, 0 overlapped, 9 candidates dropped by a full filter",
                 "sink file: 2 messages to out.jsonl, 7 lost",
                 "2.0 s",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_camera_of_two_models_has_a_line_for_each() {
+        let camera = CameraMetrics::new("street".into());
+        let names: Vec<std::sync::Arc<str>> = vec!["fake".into(), "plates".into()];
+        camera.set_models(&names);
+        camera.captured.add(2);
+        camera.count_published(&message("street", &["person", "dog"]));
+        camera.count_published(&message("street", &["person"]));
+        camera.count_dropped_by("plates", DropCause::Overload, 2);
+        let summary = Summary { cameras: vec![CameraSummary::new(camera.snapshot(), 2.0)], ..summary() };
+        assert_eq!(
+            [&summary.lines()[..1], &summary.lines()[4..6]].concat(),
+            [
+                "camera street: 2 frames for 2 models, 2 messages, 1.0 per second, dropped 2 (overload 2)",
+                "  model fake: 2 frames processed, none dropped, detections: 2 person, 1 dog",
+                "  model plates: 0 frames processed, dropped 2 (overload 2), detections: nothing",
             ]
         );
     }

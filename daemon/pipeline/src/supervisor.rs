@@ -28,7 +28,9 @@ use visiond_system::threads::finished_by;
 use visiond_telemetry::metrics::{Activity, CameraMetrics, DropCause, LaneMetrics, LaneView, Phase};
 
 use super::camera::{ActiveCameras, Camera, CameraStreams, RetryPolicy};
-use super::collector::{CameraTracks, Collector, MaskWarnings, MessageLimit, Outlet, PublishFn, TrackSettings};
+use super::collector::{
+    CameraModel, CameraTracks, Collector, MaskWarnings, MessageLimit, Outlet, PublishFn, TrackSettings,
+};
 use super::frame_rate::FrameRate;
 use super::lane::{Lane, LaneMailbox, LaneModel, LaneSlot, ModelSwap, NeedsRestart};
 use super::mailbox::{Delivery, Mailbox};
@@ -42,7 +44,7 @@ pub struct CameraSpec {
     pub open: Option<Open>,
     /// Opens the stream for viewers, if it is a different one; unused if the camera stays as it is.
     pub preview: Option<Open>,
-    /// The most frames per second that the model processes.
+    /// The most frames per second that the models process.
     pub max_fps: Option<f64>,
     /// What happens to its frames while the lane is busy.
     pub delivery: Delivery,
@@ -50,10 +52,12 @@ pub struct CameraSpec {
     pub annotator: Option<Arc<Annotator>>,
     /// How to track its objects, if the configuration asks for it.
     pub track: Option<TrackSettings>,
-    /// Whether its tracks go on: it shows what it showed before, to the same models.
+    /// The model whose objects are tracked.
+    pub tracked_model: Arc<str>,
+    /// Whether its tracks go on: it shows what it showed before, to the same tracked model.
     pub keeps_tracks: bool,
-    /// The models that process its frames, at least one.
-    pub models: Vec<Arc<str>>,
+    /// The models that process its frames, at least one, none twice.
+    pub models: Vec<CameraModel>,
 }
 
 /// A lane to run; at least one camera uses its model.
@@ -112,11 +116,19 @@ struct RunningLane {
 
 struct RunningCamera {
     record: CameraRecord,
-    models: Vec<Arc<str>>,
+    /// One for each of its models, in their order.
     slots: Vec<LaneSlot>,
     stop: Stop,
     thread: JoinHandle<()>,
     preview: Option<JoinHandle<()>>,
+}
+
+impl RunningCamera {
+    /// Whether these are its models, in their order, and they get the same frames as before.
+    fn has(&self, models: &[CameraModel]) -> bool {
+        let ours = self.slots.iter().map(|slot| (&slot.model, slot.frame_rate));
+        ours.eq(models.iter().map(|model| (&model.name, model.frame_rate)))
+    }
 }
 
 /// The record that outlives a camera's thread when a reload reopens the camera.
@@ -277,7 +289,7 @@ impl Pipeline {
     /// Ends the cameras that do not stay as they are; returns their records.
     fn end_cameras(&mut self, specs: &[CameraSpec]) -> HashMap<Arc<str>, CameraRecord> {
         let stays = |camera: &RunningCamera| {
-            let is_same = |spec: &CameraSpec| spec.name == camera.record.metrics.name && spec.models == camera.models;
+            let is_same = |spec: &CameraSpec| spec.name == camera.record.metrics.name && camera.has(&spec.models);
             specs.iter().any(|spec| spec.open.is_none() && is_same(spec))
         };
         let cameras = std::mem::take(&mut self.cameras);
@@ -285,9 +297,9 @@ impl Pipeline {
         self.cameras = stay;
         for camera in &going {
             camera.stop.raise();
-            for LaneSlot { mailbox, number } in &camera.slots {
+            for LaneSlot { mailbox, number, model, .. } in &camera.slots {
                 if mailbox.remove(*number).is_some() {
-                    camera.record.metrics.count_dropped(DropCause::Overload, 1);
+                    camera.record.metrics.count_dropped_by(model, DropCause::Overload, 1);
                 }
             }
         }
@@ -354,7 +366,7 @@ impl Pipeline {
         let mut before = std::mem::take(&mut self.cameras);
         let mut result = Ok(());
         for camera in specs {
-            let collector = |record: &mut CameraRecord| {
+            let collectors = |record: &mut CameraRecord| -> Vec<_> {
                 if !camera.keeps_tracks || camera.track.is_none() {
                     record.tracks = None;
                 }
@@ -362,27 +374,34 @@ impl Pipeline {
                     let new = || Arc::new(Mutex::new(CameraTracks::new(Arc::clone(&self.outlet.track_ids))));
                     (settings, Arc::clone(record.tracks.get_or_insert_with(new)))
                 });
-                let CameraRecord { metrics, mask_warnings, .. } = record.clone();
-                let (annotator, view) = (camera.annotator.clone(), self.context.live.view(&camera.name));
-                let outlet = Arc::clone(&self.outlet);
-                Arc::new(Collector::new(metrics, annotator, tracking, view, camera.delivery, outlet, mask_warnings))
+                let names: Vec<_> = camera.models.iter().map(|model| Arc::clone(&model.name)).collect();
+                record.metrics.set_models(&names);
+                let collector = |(index, model): (usize, &CameraModel)| {
+                    let CameraRecord { metrics, mask_warnings, .. } = record.clone();
+                    let (annotator, view) = (camera.annotator.clone(), self.context.live.view(&camera.name));
+                    let tracking = tracking.clone().filter(|_| model.name == camera.tracked_model);
+                    let (delivery, outlet) = (camera.delivery, Arc::clone(&self.outlet));
+                    let new = Collector::new(metrics, annotator, tracking, view, delivery, outlet, mask_warnings);
+                    Arc::new(new.for_model(model, index == 0))
+                };
+                camera.models.iter().enumerate().map(collector).collect()
             };
             let at = before.iter().position(|running| running.record.metrics.name == camera.name);
             match (camera.open, at) {
                 (Some(open), _) => {
                     let mut record = records.remove(&camera.name).unwrap_or_else(|| CameraRecord::new(&camera.name));
-                    let collector = collector(&mut record);
-                    let models = camera.models;
-                    match self.start_camera(models, &collector, record, open, camera.preview, camera.max_fps) {
+                    let collectors = collectors(&mut record);
+                    let models: Vec<_> = camera.models.iter().zip(&collectors).collect();
+                    match self.start_camera(&models, record, open, camera.preview, camera.max_fps) {
                         Ok(running) => self.cameras.push(running),
                         Err(error) => result = Err(error),
                     }
                 }
                 (None, Some(at)) => {
                     let mut running = before.remove(at);
-                    let collector = collector(&mut running.record);
-                    for LaneSlot { mailbox, number } in &running.slots {
-                        mailbox.relabel(*number, Arc::clone(&collector));
+                    let collectors = collectors(&mut running.record);
+                    for (LaneSlot { mailbox, number, .. }, collector) in running.slots.iter().zip(collectors) {
+                        mailbox.relabel(*number, collector);
                     }
                     self.cameras.push(running);
                 }
@@ -420,17 +439,19 @@ impl Pipeline {
 
     fn start_camera(
         &self,
-        models: Vec<Arc<str>>,
-        collector: &Arc<Collector>,
+        models: &[(&CameraModel, &Arc<Collector>)],
         record: CameraRecord,
         open: Open,
         preview: Option<Open>,
         max_fps: Option<f64>,
     ) -> io::Result<RunningCamera> {
         let stop = self.context.stop.child()?;
-        let preview = preview.map(|open| self.start_preview(collector, open, &stop)).transpose()?;
-        let lanes = self.lanes.iter().filter(|lane| models.contains(&lane.metrics.name));
-        let slots: Vec<_> = lanes.map(|lane| LaneSlot::add(&lane.mailbox, collector)).collect();
+        let preview = preview.map(|open| self.start_preview(&record.metrics.name, open, &stop)).transpose()?;
+        let slot = |(model, collector): &(&CameraModel, &Arc<Collector>)| {
+            let lane = self.lanes.iter().find(|lane| lane.metrics.name == model.name)?;
+            Some(LaneSlot::add(&lane.mailbox, collector, model))
+        };
+        let slots: Vec<_> = models.iter().filter_map(slot).collect();
         self.active_cameras.enter();
         let camera = Camera {
             metrics: Arc::clone(&record.metrics),
@@ -448,15 +469,15 @@ impl Pipeline {
         };
         let name = format!("cam {}", record.metrics.name);
         let thread = thread::Builder::new().name(name).spawn(move || camera.run())?;
-        Ok(RunningCamera { record, models, slots, stop, thread, preview })
+        Ok(RunningCamera { record, slots, stop, thread, preview })
     }
 
     /// Starts the thread of a preview, which ends with its camera.
-    fn start_preview(&self, camera: &Collector, open: Open, stop: &Stop) -> io::Result<JoinHandle<()>> {
+    fn start_preview(&self, camera: &Arc<str>, open: Open, stop: &Stop) -> io::Result<JoinHandle<()>> {
         let preview = PreviewPlayer {
-            camera: Arc::clone(&camera.metrics.name),
+            camera: Arc::clone(camera),
             open,
-            feed: PreviewFeed::new(&camera.view)?,
+            feed: PreviewFeed::new(&self.context.live.view(camera))?,
             live: Arc::clone(&self.context.live),
             retry_policy: self.context.retry_policy,
             clock: Arc::clone(&self.clock),
@@ -472,7 +493,7 @@ impl Pipeline {
     /// Returns every lane with its cameras.
     pub fn lanes(&self) -> Vec<LaneView> {
         let view = |RunningLane { metrics: lane, .. }: &RunningLane| {
-            let cameras = self.cameras.iter().filter(|camera| camera.models.contains(&lane.name));
+            let cameras = self.cameras.iter().filter(|camera| camera.slots.iter().any(|slot| slot.model == lane.name));
             let cameras = cameras.map(|camera| Arc::clone(&camera.record.metrics)).collect();
             LaneView { lane: Arc::clone(lane), cameras }
         };

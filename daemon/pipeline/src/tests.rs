@@ -166,7 +166,12 @@ fn thirty_days_of_a_camera_that_fails_now_and_then_agree_in_messages_numbers_and
     let camera = Camera {
         metrics: Arc::clone(&metrics),
         open: Box::new(world),
-        slots: vec![LaneSlot { mailbox: Arc::clone(&mailbox), number: slot }],
+        slots: vec![LaneSlot {
+            mailbox: Arc::clone(&mailbox),
+            number: slot,
+            model: "fake".into(),
+            frame_rate: FrameRate::default(),
+        }],
         sequence: Arc::clone(&sequence),
         active_cameras: Arc::new(ActiveCameras::new(1).unwrap()),
         retry_policy: RetryPolicy::default(),

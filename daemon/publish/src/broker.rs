@@ -62,6 +62,7 @@ pub struct QueuedMessage {
     pub number: u64,
     /// The message's id, the same in every sink and each time it is sent.
     pub id: Box<str>,
+    /// The camera; for each model of a camera but the first also the model, after a slash: `door/plates`.
     pub camera: Arc<str>,
     /// The message as JSON, without a line feed.
     pub line: Bytes,

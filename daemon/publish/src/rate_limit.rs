@@ -1,4 +1,4 @@
-//! Implements `max_rate`: limits each camera's messages per second, and sends the newest one of each interval.
+//! Implements `max_rate`: limits the messages per second of each camera and model, and sends the newest one of each interval.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -13,7 +13,7 @@ pub struct CameraRateLimit {
 
 #[derive(Debug)]
 struct LimitedCamera {
-    name: Arc<str>,
+    topic: Arc<str>,
     /// When the next message is due.
     turn: Instant,
     /// The newest message that waits for its interval.
@@ -43,9 +43,9 @@ impl CameraRateLimit {
     /// A message may come half an interval early, so that a camera whose rate equals the limit loses nothing to jitter. The
     /// following interval is that much longer.
     pub fn offer(&mut self, message: &Arc<Published>, now: Instant) -> Offered {
-        let name = &message.message().camera;
-        let Some(camera) = self.cameras.iter_mut().find(|camera| camera.name == *name) else {
-            self.cameras.push(LimitedCamera { name: Arc::clone(name), turn: now + self.interval, held: None });
+        let topic = &message.message().topic;
+        let Some(camera) = self.cameras.iter_mut().find(|camera| camera.topic == *topic) else {
+            self.cameras.push(LimitedCamera { topic: Arc::clone(topic), turn: now + self.interval, held: None });
             return Offered { passes: true, replaces: false };
         };
         let passes = now + self.interval / 2 >= camera.turn;

@@ -97,7 +97,7 @@ impl LoadedModel {
             keypoint_names: detector.keypoint_names().to_vec(),
             score_threshold: detector.score_threshold(),
             masks: self.masks,
-            values: Arc::new(values_of(&self.card.head)),
+            values: Arc::new(ModelValues { labels: detector.labels().to_vec(), ..values_of(&self.card.head) }),
         }
     }
 }
@@ -112,6 +112,7 @@ fn values_of(head: &HeadSpec) -> ModelValues {
     ModelValues {
         attributes: attributes.iter().map(|one| (one.name.as_str().into(), is_number(one))).collect(),
         fractions: head.family() == Family::Semantic,
+        labels: Vec::new(),
     }
 }
 
@@ -154,8 +155,8 @@ mod tests {
             attribute("age", AttributeKind::Number { scale: 1.0, offset: 0.0 }),
         ]);
         let attributes = vec![("hair".into(), false), ("age".into(), true)];
-        assert_eq!(values_of(&head), ModelValues { attributes, fractions: false });
+        assert_eq!(values_of(&head), ModelValues { attributes, ..ModelValues::default() });
         let semantic = HeadSpec::Semantic { activation: None, background: Background::None };
-        assert_eq!(values_of(&semantic), ModelValues { attributes: Vec::new(), fractions: true });
+        assert_eq!(values_of(&semantic), ModelValues { fractions: true, ..ModelValues::default() });
     }
 }

@@ -10,10 +10,11 @@ use std::sync::Arc;
 use visiond_annotate::annotator::Annotator;
 use visiond_capture::Buffers;
 use visiond_config::diff::{Change, ConfigDiff, keep_until_restart};
-use visiond_config::types::{CameraConfig, Config, ModelConfig, TrackConfig};
+use visiond_config::types::{CameraConfig, CameraModelConfig, Config, ModelConfig, TrackConfig};
 use visiond_kernels::cuda::Device;
 use visiond_live::Live;
-use visiond_pipeline::collector::TrackSettings;
+use visiond_pipeline::collector::{CameraModel, Selection, TrackSettings};
+use visiond_pipeline::frame_rate::FrameRate;
 use visiond_pipeline::lane::LaneModel;
 use visiond_pipeline::mailbox::Delivery;
 use visiond_pipeline::supervisor::{CameraSpec, LaneSpec, PipelineSpec};
@@ -198,8 +199,10 @@ impl PreparedConfig {
         before: &RunningConfig,
     ) -> Result<(), ServiceError> {
         let name: Arc<str> = camera.name.as_str().into();
-        let models: Vec<Arc<str>> = config.models_of(camera).map(|model| model.name.as_str().into()).collect();
-        let first = self.running.models.iter().find(|model| models.first() == Some(&model.name));
+        let listed: Vec<_> = config.models_of(camera).map(|(_, model)| model).collect();
+        let models: Vec<_> = listed.iter().map(camera_model).collect();
+        let first = models.first().map(|first| &first.name);
+        let first = self.running.models.iter().find(|model| first == Some(&model.name));
         let Some(first) = first else { return Ok(()) };
         if models.len() > 1 && first.buffers.memory.needs_attaching() {
             return Err(ServiceError::SharedFrames(name));
@@ -216,7 +219,7 @@ impl PreparedConfig {
         let delivery = if camera.source.is_lossless() { Delivery::Lossless } else { Delivery::NewestWins };
         let max_fps = camera.max_fps;
         let smooth = camera.smooth;
-        let track = camera.track.as_ref().map(|TrackConfig { unseen, score, classes }| TrackSettings {
+        let track = camera.track.as_ref().map(|TrackConfig { unseen, score, classes, .. }| TrackSettings {
             unseen: *unseen,
             score: *score,
             classes: classes.clone(),
@@ -224,10 +227,11 @@ impl PreparedConfig {
         });
         let known = before.config.cameras.iter().find(|known| known.name == camera.name);
         let keeps_tracks = known.is_some_and(|known| {
-            let models_before = before.config.models_of(known).map(|model| &model.name);
+            let listed_before: Vec<_> = before.config.models_of(known).map(|(_, model)| model).collect();
             known.source.shows_what(&camera.source)
-                && models_before.eq(config.models_of(camera).map(|model| &model.name))
+                && known.tracked_model(&listed_before) == camera.tracked_model(&listed)
         });
+        let tracked_model = camera.tracked_model(&listed).into();
         self.pipeline.cameras.push(CameraSpec {
             name,
             open,
@@ -236,11 +240,23 @@ impl PreparedConfig {
             delivery,
             annotator,
             track,
+            tracked_model,
             keeps_tracks,
             models,
         });
         Ok(())
     }
+}
+
+fn camera_model(model: &CameraModelConfig) -> CameraModel {
+    let CameraModelConfig { name, max_fps, every, classes, score_threshold, min_size, max_size } = model;
+    let selection = Selection {
+        classes: classes.clone(),
+        score_threshold: *score_threshold,
+        min_size: *min_size,
+        max_size: *max_size,
+    };
+    CameraModel { name: name.as_str().into(), frame_rate: FrameRate::limited_to(*max_fps).every(*every), selection }
 }
 
 /// Returns the changes that `config` would make; loads and opens nothing.

@@ -1,7 +1,7 @@
 //! Counters and histograms of each camera and each lane.
 //!
-//! The working threads write them: with relaxed atomics, and a camera's labels under a lock that is held while one frame's
-//! detections are counted. The status line, systemd's status, metrics and the summary read them. Counters only rise, so readers
+//! The working threads write them: with relaxed atomics, and a camera's labels and counts by model under a lock that is held while
+//! one frame's detections are counted. The status line, systemd's status, metrics and the summary read them. Counters only rise, so readers
 //! can take differences.
 
 use std::collections::BTreeMap;
@@ -12,7 +12,9 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use parking_lot::Mutex;
 use visiond_engine::detector::RunCounts;
 use visiond_frames::frame::LossCause;
-use visiond_message::status::{CameraCounters, CameraStatus, GpuSnapshot, LabelFacts, ModelCounters};
+use visiond_message::status::{
+    CameraCounters, CameraModelStatus, CameraStatus, GpuSnapshot, LabelFacts, ModelCounters,
+};
 use visiond_message::{Message, MessageFrame, Timings};
 use visiond_system::heartbeat::Beat;
 
@@ -68,7 +70,7 @@ pub struct LaneView {
 pub struct CameraLanes<'a> {
     /// The camera.
     pub camera: &'a Arc<CameraMetrics>,
-    /// Its lanes, at least one.
+    /// Its lanes, at least one, in the order of the camera's models.
     pub lanes: Vec<&'a Arc<LaneMetrics>>,
 }
 
@@ -88,16 +90,22 @@ pub fn cameras_of(views: &[LaneView]) -> Vec<CameraLanes<'_>> {
             None => cameras.push(CameraLanes { camera, lanes: vec![&view.lane] }),
         }
     }
+    for CameraLanes { camera, lanes } in &mut cameras {
+        let models = camera.models();
+        lanes.sort_by_key(|lane| models.iter().position(|model| *model == lane.name));
+    }
     cameras
 }
 
-/// A model's outputs other than detections.
+/// What a model outputs, for readers that announce it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ModelValues {
     /// The attributes by name, and whether they are numbers.
     pub attributes: Vec<(Arc<str>, bool)>,
     /// Whether each class covers a part of the frame.
     pub fractions: bool,
+    /// The names of the classes; empty if they have none.
+    pub labels: Vec<Arc<str>>,
 }
 
 impl LaneView {
@@ -193,12 +201,36 @@ pub struct CameraMetrics {
     published: AtomicU64,
     dropped: [Counter; DropCause::ALL.len()],
     stages: [Histogram; Stage::ALL.len()],
-    labels: Mutex<BTreeMap<Arc<str>, LabelCount>>,
+    models: Mutex<Vec<ModelShare>>,
     io: Mutex<Option<&'static str>>,
     decoder: Mutex<Option<&'static str>>,
     frame: Mutex<FrameShape>,
     reason: Mutex<Option<Arc<str>>>,
+}
+
+/// The share of a model in a camera's counts.
+#[derive(Debug, Default)]
+struct ModelShare {
+    name: Arc<str>,
+    /// Whether it runs on the camera's frames. Counts of a model that a reload took away stay, because sums must not fall.
+    runs: bool,
+    published: u64,
+    dropped: [u64; DropCause::ALL.len()],
+    labels: Labels,
     rate: Rate,
+}
+
+/// Detections by label.
+type Labels = BTreeMap<Arc<str>, LabelCount>;
+
+/// Returns the share of a model, which begins if it has none.
+fn share_of<'m>(models: &'m mut Vec<ModelShare>, name: &str) -> &'m mut ModelShare {
+    let at = models.iter().position(|share| *share.name == *name);
+    let at = at.unwrap_or_else(|| {
+        models.push(ModelShare { name: name.into(), runs: true, ..ModelShare::default() });
+        models.len() - 1
+    });
+    &mut models[at]
 }
 
 /// Size and format of a camera's frames.
@@ -257,7 +289,29 @@ impl CameraMetrics {
         *self.reason.lock() = reason;
     }
 
-    /// Counts lost frames.
+    /// Records which models run on the camera's frames from now on, in their order.
+    pub fn set_models(&self, names: &[Arc<str>]) {
+        let mut models = self.models.lock();
+        for name in names {
+            share_of(&mut models, name);
+        }
+        let place = |share: &ModelShare| names.iter().position(|name| *name == share.name);
+        models.iter_mut().for_each(|share| share.runs = place(share).is_some());
+        models.sort_by_key(|share| place(share).unwrap_or(usize::MAX));
+    }
+
+    /// Returns the names of the models that run on the camera's frames, in their order.
+    pub fn models(&self) -> Vec<Arc<str>> {
+        self.models.lock().iter().filter(|share| share.runs).map(|share| Arc::clone(&share.name)).collect()
+    }
+
+    /// Counts frames that a model did not process.
+    pub fn count_dropped_by(&self, model: &str, cause: DropCause, frames: u64) {
+        self.count_dropped(cause, frames);
+        share_of(&mut self.models.lock(), model).dropped[cause as usize] += frames;
+    }
+
+    /// Counts frames that were lost before any model.
     pub fn count_dropped(&self, cause: DropCause, frames: u64) {
         self.dropped[cause as usize].add(frames);
     }
@@ -270,7 +324,8 @@ impl CameraMetrics {
         }
         self.detections.add(message.detections.len() as u64);
         self.truncated_masks.add(message.truncated_masks() as u64);
-        let mut labels = self.labels.lock();
+        let mut models = self.models.lock();
+        let ModelShare { published, labels, rate, .. } = share_of(&mut models, &message.model.name);
         labels.values_mut().for_each(|count| count.newest = 0);
         for detection in &message.detections {
             let count = match labels.get_mut(&detection.label) {
@@ -280,10 +335,11 @@ impl CameraMetrics {
             count.total += 1;
             count.newest += 1;
         }
-        drop(labels);
+        *published += 1;
+        rate.count();
+        drop(models);
         let MessageFrame { width, height, format, .. } = message.frame;
         *self.frame.lock() = FrameShape { width, height, format };
-        self.rate.count();
         // Last, with Release, so that a reader that sees this count also sees the frame's other counts.
         self.published.fetch_add(1, Ordering::Release);
     }
@@ -295,7 +351,7 @@ impl CameraMetrics {
 
     /// Returns messages per second over the last five seconds.
     pub fn fps(&self) -> f64 {
-        self.rate.per_second()
+        self.models.lock().iter().filter(|share| share.runs).map(|share| share.rate.per_second()).sum()
     }
 
     /// Returns the camera's status without the parts that only other components know: its models, stages, images and newest
@@ -304,13 +360,17 @@ impl CameraMetrics {
         // Read first, so that the other counts belong to these messages or newer ones.
         let published = self.published();
         let FrameShape { width, height, format } = *self.frame.lock();
-        let dropped = DropCause::ALL.map(|cause| (cause.name().to_owned(), self.dropped[cause as usize].get()));
-        let labels = self.labels.lock().clone();
-        let mut by_label: Vec<_> = labels
-            .iter()
-            .map(|(label, count)| LabelFacts { label: label.to_string(), total: count.total, newest: count.newest })
-            .collect();
-        by_label.sort_by(|a, b| b.total.cmp(&a.total).then_with(|| a.label.cmp(&b.label)));
+        let models = self.models.lock();
+        let status_of = |share: &ModelShare| CameraModelStatus {
+            name: share.name.to_string(),
+            fps: shown_rate(share.rate.per_second()),
+            published: share.published,
+            dropped: by_cause(share.dropped),
+            labels: label_facts(&share.labels),
+        };
+        let by_model = models.iter().filter(|share| share.runs).map(status_of).collect();
+        let labels = label_facts(&labels_of_all(&models));
+        drop(models);
         CameraStatus {
             name: self.name.to_string(),
             phase: self.phase().name().to_owned(),
@@ -320,10 +380,11 @@ impl CameraMetrics {
             format: format.to_owned(),
             io: self.io.lock().map(str::to_owned),
             decoder: self.decoder.lock().map(str::to_owned),
-            fps: (self.fps() * 10.0).round() / 10.0,
+            fps: shown_rate(self.fps()),
             published,
-            dropped: dropped.into(),
-            labels: by_label,
+            dropped: by_cause(self.dropped.each_ref().map(Counter::get)),
+            models: by_model,
+            labels,
             capture_cpu_s: self.capture_cpu_ns.get() as f64 / 1e9,
             ..self.counters.read(Counter::get)
         }
@@ -335,10 +396,42 @@ impl CameraMetrics {
             status: self.status(),
             dropped: self.dropped.each_ref().map(Counter::get),
             stages: self.stages.each_ref().map(Histogram::snapshot),
-            labels: self.labels.lock().clone(),
+            labels: labels_of_all(&self.models.lock()),
             capture_cpu_ns: self.capture_cpu_ns.get(),
         }
     }
+}
+
+/// Returns the detections of all models of a camera by label.
+fn labels_of_all(models: &[ModelShare]) -> Labels {
+    let mut all = Labels::new();
+    for (share, (label, count)) in models.iter().flat_map(|share| share.labels.iter().map(move |one| (share, one))) {
+        let sum = all.entry(Arc::clone(label)).or_default();
+        sum.total += count.total;
+        sum.newest += if share.runs { count.newest } else { 0 };
+    }
+    all
+}
+
+/// Returns the detections by label, most first.
+fn label_facts(labels: &Labels) -> Vec<LabelFacts> {
+    let facts = |(label, count): (&Arc<str>, &LabelCount)| LabelFacts {
+        label: label.to_string(),
+        total: count.total,
+        newest: count.newest,
+    };
+    let mut all: Vec<_> = labels.iter().map(facts).collect();
+    all.sort_by(|a, b| b.total.cmp(&a.total).then_with(|| a.label.cmp(&b.label)));
+    all
+}
+
+fn by_cause(dropped: [u64; DropCause::ALL.len()]) -> BTreeMap<String, u64> {
+    DropCause::ALL.map(|cause| (cause.name().to_owned(), dropped[cause as usize])).into()
+}
+
+/// Rounds a rate to a tenth.
+fn shown_rate(per_second: f64) -> f64 {
+    (per_second * 10.0).round() / 10.0
 }
 
 /// A camera at one instant: its partial status, and the figures behind it.

@@ -1,4 +1,4 @@
-//! Events per second over the last five seconds: a ring of counts that one thread writes and any thread reads, without a lock.
+//! Events per second over the last five seconds: a ring of counts that one thread at a time writes and any thread reads, without a lock.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -26,7 +26,7 @@ impl Default for Rate {
 }
 
 impl Rate {
-    /// Counts an event. Only one thread may call this; costs one clock read, one load and one store.
+    /// Counts an event. Only one thread at a time may call this; costs one clock read, one load and one store.
     pub fn count(&self) {
         self.count_at(self.born.elapsed());
     }

@@ -57,20 +57,41 @@ pub async fn camera(State(state): State<AppState>, Path(name): Path<String>) -> 
     cameras.into_iter().find(|camera| camera.name == name).map(Json).ok_or_else(|| no_camera(&name))
 }
 
-/// `GET /api/v1/cameras/{name}/detections`: the newest message of a camera, as sent to sinks.
-pub async fn detections_of(State(state): State<AppState>, Path(name): Path<String>) -> Result<Response, Problem> {
+/// The parameters of a camera's newest message.
+#[derive(Debug, Deserialize)]
+pub struct DetectionsQuery {
+    model: Option<String>,
+}
+
+/// `GET /api/v1/cameras/{name}/detections`: the newest message of a camera, as sent to sinks: of its first model, or of `model`.
+pub async fn detections_of(
+    State(state): State<AppState>,
+    Path(name): Path<String>,
+    query: Result<Query<DetectionsQuery>, QueryRejection>,
+) -> Result<Response, Problem> {
+    let Query(query) = query.map_err(|rejection| Problem::bad_request(rejection.body_text()))?;
     if !names(&state).any(|camera| camera == name) {
         return Err(no_camera(&name));
     }
-    let latest = state.live.messages().latest(&name);
-    let latest = latest.ok_or_else(|| Problem::not_found(format!("camera {name} has published nothing yet")))?;
+    let latest = match &query.model {
+        Some(model) => {
+            let mut all = state.live.messages().latest_of(&name).into_iter();
+            let found = all.find(|published| published.message().model.name == *model);
+            found.ok_or_else(|| format!("model {model} has published nothing about camera {name}: see its `models`"))
+        }
+        None => {
+            let found = state.live.messages().latest(&name);
+            found.ok_or_else(|| format!("camera {name} has published nothing yet"))
+        }
+    };
+    let latest = latest.map_err(Problem::not_found)?;
     Ok(json(Bytes::copy_from_slice(latest.line().trim_ascii_end())))
 }
 
-/// `GET /api/v1/detections`: the newest message of each camera that has published one.
+/// `GET /api/v1/detections`: the newest message of each camera and model that has published one.
 pub async fn detections(State(state): State<AppState>) -> Response {
     let mut list = BytesMut::from(&b"["[..]);
-    for latest in names(&state).filter_map(|camera| state.live.messages().latest(&camera)) {
+    for latest in names(&state).flat_map(|camera| state.live.messages().latest_of(&camera)) {
         if list.len() > 1 {
             list.put_u8(b',');
         }

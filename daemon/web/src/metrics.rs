@@ -51,8 +51,41 @@ fn daemon(page: &mut MetricsText, seen: &StatusReport) {
     page.single(GAUGE, "visiond_reload_last_applied", help, flag(applied));
 }
 
+/// The share of each model in the counts of its cameras.
+fn models_of_cameras(page: &mut MetricsText, cameras: &[CameraStatus]) {
+    let all: Vec<_> =
+        cameras.iter().flat_map(|camera| camera.models.iter().map(move |model| (camera, model))).collect();
+    let help = "Messages of a model about a camera per second over the last five seconds.";
+    let mut rates = page.family(GAUGE, "visiond_camera_model_frames_per_second", help);
+    for (camera, model) in &all {
+        rates.add(&[("camera", &camera.name), ("model", &model.name)], model.fps);
+    }
+    let help = "Frames of a camera by model and outcome: published as a message, or dropped.";
+    let mut outcomes = page.family(COUNTER, "visiond_camera_model_frames_total", help);
+    for (camera, model) in &all {
+        for (outcome, frames) in [("published", model.published), ("dropped", model.dropped.values().sum())] {
+            outcomes.add(&[("camera", &camera.name), ("model", &model.name), ("outcome", outcome)], frames as f64);
+        }
+    }
+    let help = "Frames of a camera that a model did not process, by cause.";
+    let mut dropped = page.family(COUNTER, "visiond_camera_model_frames_dropped_total", help);
+    for (camera, model) in &all {
+        for (cause, frames) in &model.dropped {
+            dropped.add(&[("camera", &camera.name), ("model", &model.name), ("cause", cause)], *frames as f64);
+        }
+    }
+    let help = "Detections of a model in the newest frame of a camera, by label.";
+    let mut detections = page.family(GAUGE, "visiond_camera_model_detections", help);
+    for (camera, model) in &all {
+        for label in &model.labels {
+            let labels = [("camera", &*camera.name), ("model", &model.name), ("label", &label.label)];
+            detections.add(&labels, label.newest as f64);
+        }
+    }
+}
+
 fn cameras(page: &mut MetricsText, cameras: &[CameraStatus]) {
-    let help = "Size and format of a camera's frames, how the driver passes them or what decodes them, and the model that runs on them.";
+    let help = "Size and format of a camera's frames, how the driver passes them or what decodes them, and the models that run on them.";
     let mut info = page.family(GAUGE, "visiond_camera_info", help);
     for camera in cameras {
         let size = format!("{}x{}", camera.width, camera.height);
@@ -95,10 +128,11 @@ fn cameras(page: &mut MetricsText, cameras: &[CameraStatus]) {
     {
         dropped.add(&[("camera", &camera.name), ("cause", cause)], *frames as f64);
     }
+    models_of_cameras(page, cameras);
     stages(page, cameras);
     for (kind, name, help, count) in [
         (COUNTER, "visiond_detections_total", "Detections, by label.", (|label| label.total) as fn(&LabelFacts) -> u64),
-        (GAUGE, "visiond_detections", "Detections in the newest frame, by label.", |label| label.newest),
+        (GAUGE, "visiond_detections", "Detections in the newest frame, by label, of all models.", |label| label.newest),
     ] {
         let mut family = page.family(kind, name, help);
         for (camera, label) in cameras.iter().flat_map(|camera| camera.labels.iter().map(move |label| (camera, label)))

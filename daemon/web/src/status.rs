@@ -99,9 +99,12 @@ impl StatusCollector {
         let phase = camera.phase();
         let recent = self.recent.of(camera, &stages);
         let stages = Stage::ALL.iter().zip(&stages).zip(&recent);
-        // The newest message of a camera that is away is an old one.
-        let latest = self.service.live().messages().latest(&camera.name).filter(|_| phase == Phase::Streaming);
-        latest.iter().for_each(|published| status.add_newest(published.message()));
+        // The newest messages of a camera that is away are old ones.
+        let latest =
+            self.service.live().messages().latest_of(&camera.name).into_iter().filter(|_| phase == Phase::Streaming);
+        // The first model's counts last.
+        let latest: Vec<_> = latest.collect();
+        latest.iter().rev().for_each(|published| status.add_newest(published.message()));
         let pictures = snapshot.pictures.iter().find(|pictures| pictures.camera == camera.name);
         let view = self.service.live().view(&camera.name);
         CameraStatus {

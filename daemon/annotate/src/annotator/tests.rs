@@ -156,7 +156,7 @@ fn a_lane_that_waits_is_released_by_close() {
         camera: "door".to_owned(),
         every: 1,
         on_detection: false,
-        offered: AtomicU64::new(0),
+        offered: Mutex::default(),
         trails: Mutex::default(),
         counters: Arc::default(),
         slot: Arc::default(),
@@ -166,7 +166,7 @@ fn a_lane_that_waits_is_released_by_close() {
     std::thread::scope(|scope| {
         let (second, annotator) = (frame(&pool, 1), &annotator);
         let lane = scope.spawn(move || annotator.offer_wait(second, message(1, 1)));
-        wait_until("the lane", || annotator.offered.load(Ordering::Relaxed) == 2);
+        wait_until("the lane", || annotator.offered.lock().first().is_some_and(|(_, frames)| *frames == 2));
         annotator.close(Instant::now());
         lane.join().unwrap();
     });

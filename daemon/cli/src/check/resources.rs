@@ -58,18 +58,24 @@ pub fn check(path: &Path, config: &Config, root: &DeTable<'_>, report: &mut Diag
     }
     for (index, camera) in config.cameras.iter().enumerate().filter(|(_, camera)| camera.enabled) {
         check_camera(camera, entry("camera", index), root.get("ffmpeg"), &mut report);
-        let of_models: Option<Vec<_>> = config.models_of(camera).map(|model| labels.get(&*model.name)).collect();
-        if camera.track.is_some()
-            && let Some(model) = config.models_of(camera).find(|model| without_boxes.contains(&model.name.as_str()))
-        {
-            let message =
-                format!("model {} finds no objects, so there is nothing to track: remove this table", model.name);
+        let models: Vec<_> = config.models_of(camera).map(|(_, model)| model).collect();
+        let tracked = camera.tracked_model(&models);
+        if camera.track.is_some() && without_boxes.contains(&tracked) {
+            let message = format!("model {tracked} finds no objects, so there is nothing to track: remove this table");
             report.report.warning(span(entry("camera", index), &["track"]), message);
         }
-        if let (Some(track), Some(labels)) = (&camera.track, of_models) {
-            let labels: Vec<_> = labels.into_iter().flatten().cloned().collect();
+        if let (Some(track), Some(labels)) = (&camera.track, labels.get(tracked)) {
             let at = span(entry("camera", index), &["track", "classes"]);
-            check_labels(&track.classes, &labels, "the camera's model does not have", at, report.report);
+            check_labels(&track.classes, labels, "the camera's model does not have", at, report.report);
+        }
+        for (at, model) in models.iter().enumerate() {
+            if let Some(labels) = labels.get(&*model.name) {
+                let listed = |camera: &Spanned<DeValue<'_>>| {
+                    Some(camera.get_ref().as_table()?.get("models")?.get_ref().as_array()?.get(at)?.span())
+                };
+                let at = entry("camera", index).and_then(listed).unwrap_or_else(|| span(entry("camera", index), &[]));
+                check_labels(&model.classes, labels, &format!("model {} does not have", model.name), at, report.report);
+            }
         }
     }
     for (index, error) in visiond_publish::check(&config.sinks) {

@@ -127,6 +127,22 @@ pub fn cameras(cameras: &[&CameraStatus]) -> TextTable {
             dropped_percent(camera),
             away.unwrap_or_else(|| newest.join(", ")),
         ]);
+        // A single model has the camera's numbers.
+        for model in camera.models.iter().filter(|_| camera.models.len() > 1) {
+            let newest = model.labels.iter().filter(|label| label.newest > 0 && streams);
+            let newest: Vec<_> = newest.map(|label| format!("{} {}", label.newest, label.label)).collect();
+            table.push([
+                format!("  {}", model.name),
+                String::new(),
+                format!("{:.1}", model.fps),
+                String::new(),
+                String::new(),
+                model.published.to_string(),
+                model.dropped.values().sum::<u64>().to_string(),
+                String::new(),
+                newest.join(", "),
+            ]);
+        }
     }
     table
 }

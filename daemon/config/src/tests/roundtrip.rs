@@ -197,19 +197,31 @@ prop_compose! {
 
 prop_compose! {
     fn track()(unseen in duration(10, 3_600_000), score in of(0.0..=1.0_f64), classes in vec(text(), 0..3)) -> TrackConfig {
-        TrackConfig { unseen, score, classes }
+        TrackConfig { unseen, score, classes, model: None }
+    }
+}
+
+prop_compose! {
+    fn camera_model()(
+        max_fps in of(0.001..=1000.0_f64), every in 1_u64..=1_000_000, classes in vec(text(), 0..3),
+        score_threshold in of(fraction()), min_size in of(1_u32..=100), max_size in of(100_u32..=16_384),
+    ) -> CameraModelConfig {
+        CameraModelConfig { name: String::new(), max_fps, every, classes, score_threshold, min_size, max_size }
     }
 }
 
 prop_compose! {
     fn camera()(
         model in 0_usize..8, enabled: bool, fps in of(0.001..=1000.0_f64), source in source(), annotate in of(annotate()),
-        track in of(track()), smooth: bool,
+        track in of(track()), smooth: bool, mut models in vec(camera_model(), 1..4),
     ) -> (usize, CameraConfig) {
         // Only where frames may be skipped.
         let max_fps = fps.filter(|_| !source.is_lossless());
         let smooth = smooth && track.is_some();
-        (model, CameraConfig { name: String::new(), model: None, enabled, max_fps, source, annotate, track, smooth })
+        if source.is_lossless() {
+            models.iter_mut().for_each(|model| model.max_fps = None);
+        }
+        (model, CameraConfig { name: String::new(), model: None, models, enabled, max_fps, source, annotate, track, smooth })
     }
 }
 
@@ -365,6 +377,14 @@ prop_compose! {
             camera.name = format!("cam-{i}");
             if models.len() > 1 || model > 3 {
                 camera.model = Some(models[model % models.len()].name.clone());
+            }
+            camera.models.truncate(if model % 2 == 0 { 0 } else { models.len() });
+            for (listed, model) in camera.models.iter_mut().zip(&models) {
+                camera.model = None;
+                listed.name.clone_from(&model.name);
+            }
+            if let (Some(track), Some(last)) = (&mut camera.track, camera.models.last()) {
+                track.model = Some(last.name.clone());
             }
             match &mut camera.source {
                 SourceConfig::V4l2(v4l2) => match &mut v4l2.device {

@@ -13,7 +13,7 @@ use crate::kinds::{
     levels, list, location, name, path, real, rtsp_url, text, whole, word, word_of,
 };
 use crate::table_macros::{section, union};
-use crate::tables::{table, union_table};
+use crate::tables::{table, tables_or_names, union_table};
 
 pub use crate::kinds::{CameraName, ControlValue, Fingerprint};
 
@@ -24,9 +24,12 @@ section! {
         name: String as name() => required(r#""door""#),
         /// The `[[model]]` that processes its frames. Optional if there is only one.
         model: Option<String> as name() => optional(r#""objects""#),
+        /// The models that process its frames, in place of `model`: their names, `["people", "plates"]`, or a table for each,
+        /// `[[camera.models]]`. Every frame is captured once. The first one is the camera's main model: see docs/several-models.md.
+        models: Vec<CameraModelConfig> as tables_or_names() => part,
         /// Whether the camera runs.
         enabled: bool as flag() => default(true),
-        /// Maximum frames per second for the model; further frames are skipped, which counts as the drop cause "skipped".
+        /// Maximum frames per second for its models; further frames are skipped, which counts as the drop cause "skipped".
         /// Without it, every frame. Only for sources that do not wait for the model.
         max_fps: Option<f64> as real(0.001..=1000.0) => optional("5"),
         /// The source of its frames.
@@ -468,6 +471,37 @@ section! {
         score: Option<f64> as fraction() => optional("0.5"),
         /// Track only these classes, by label; empty: all.
         classes: Vec<String> as list(text()) => default(Vec::new()),
+        /// The model whose objects are tracked, one of the camera's `models`. Without it, the first.
+        model: Option<String> as name() => optional(r#""objects""#),
+    }
+}
+
+section! {
+    /// A model on a camera.
+    pub struct CameraModelConfig {
+        /// Name of the `[[model]]`.
+        name: String as name() => required(r#""objects""#),
+        /// Maximum frames of this camera per second for this model; further frames are skipped, which counts as the drop cause
+        /// "skipped". Without it, every frame that the other limits leave. Only for sources that do not wait for the model.
+        max_fps: Option<f64> as real(0.001..=1000.0) => optional("5"),
+        /// Run on every n-th frame only; the others count as "skipped". The camera's `max_fps` applies before, the model's after.
+        every: u64 as whole(1..=1_000_000) => default(1),
+        /// Keep only detections of these classes, by label; empty: all.
+        classes: Vec<String> as list(text()) => default(Vec::new()),
+        /// Drop detections below this score. It can only raise the model's own `score_threshold`.
+        score_threshold: Option<f64> as fraction() => optional("0.6"),
+        /// Drop boxes whose longer side is shorter than this, in pixels of the frame. Detections without a box are kept.
+        min_size: Option<u32> as whole(1..=MAX_SIDE) => optional("24"),
+        /// Drop boxes whose longer side is longer than this, in pixels of the frame.
+        max_size: Option<u32> as whole(1..=MAX_SIDE) => optional("400"),
+    }
+}
+
+impl CameraConfig {
+    /// Returns the model whose objects are tracked; `models` are the camera's. Empty if it has none.
+    pub fn tracked_model<'c>(&'c self, models: &'c [CameraModelConfig]) -> &'c str {
+        let configured = self.track.as_ref().and_then(|track| track.model.as_ref());
+        configured.or(models.first().map(|model| &model.name)).map_or("", |name| name)
     }
 }
 

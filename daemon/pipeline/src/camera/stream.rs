@@ -66,7 +66,7 @@ impl CameraStream {
     }
 
     /// Lends a frame to each lane, or skips it; returns `false` if no lane wants more. A frame that a busy lane does not get counts as
-    /// lost, although another lane may have it.
+    /// lost for that lane, although another lane may have it.
     pub(super) fn deliver(&mut self, mut frame: Frame) -> bool {
         // A driver that restarts its count must not make sequence numbers go back.
         frame.sequence = frame.sequence.saturating_add(self.base).max(self.sequence.load(Ordering::Relaxed));
@@ -82,11 +82,16 @@ impl CameraStream {
         // Several lanes may read a frame at once only if its memory needs no attaching, which the service checks: memory
         // attached to one lane's stream is inaccessible to the others.
         let (frame, mut is_wanted) = (Arc::new(frame), false);
-        for LaneSlot { mailbox, number } in &self.slots {
+        for LaneSlot { mailbox, number, model, frame_rate } in &mut self.slots {
+            if !frame_rate.takes(frame.timestamp.monotonic_ns) {
+                self.metrics.count_dropped_by(model, DropCause::Skipped, 1);
+                is_wanted = true;
+                continue;
+            }
             match mailbox.put(*number, QueuedFrame { frame: Arc::clone(&frame), queued_ns }) {
                 Put::Stored => is_wanted = true,
                 Put::Displaced(_) => {
-                    self.metrics.count_dropped(DropCause::Overload, 1);
+                    self.metrics.count_dropped_by(model, DropCause::Overload, 1);
                     is_wanted = true;
                 }
                 Put::Stopped(_) => {}

@@ -279,7 +279,12 @@ fn start_on(
     let camera = Camera {
         metrics: Arc::clone(&metrics),
         open,
-        slots: vec![LaneSlot { mailbox: Arc::clone(&mailbox), number: slot }],
+        slots: vec![LaneSlot {
+            mailbox: Arc::clone(&mailbox),
+            number: slot,
+            model: "fake".into(),
+            frame_rate: FrameRate::default(),
+        }],
         sequence: Arc::clone(sequence),
         active_cameras: Arc::clone(&active_cameras),
         retry_policy,
@@ -599,7 +604,7 @@ fn another_reason_is_told_when_it_lasts() {
         Camera {
             metrics: Arc::new(CameraMetrics::new("door".into())),
             open: Box::new(|| Err(SourceError::transient("never called"))),
-            slots: vec![LaneSlot { mailbox, number: 0 }],
+            slots: vec![LaneSlot { mailbox, number: 0, model: "fake".into(), frame_rate: FrameRate::default() }],
             sequence: Arc::default(),
             active_cameras: Arc::new(ActiveCameras::new(1).unwrap()),
             retry_policy,
@@ -669,7 +674,12 @@ fn a_camera_that_comes_and_goes_says_so_once_and_then_that_it_is_steady() {
     let camera = Camera {
         metrics,
         open: Box::new(Impatient { script: script.into(), is_device: false, pauses }),
-        slots: vec![LaneSlot { mailbox: Arc::clone(&mailbox), number: slot }],
+        slots: vec![LaneSlot {
+            mailbox: Arc::clone(&mailbox),
+            number: slot,
+            model: "fake".into(),
+            frame_rate: FrameRate::default(),
+        }],
         sequence: Arc::default(),
         active_cameras: Arc::new(ActiveCameras::new(1).unwrap()),
         retry_policy: RetryPolicy::default(),

@@ -19,13 +19,14 @@ use super::rounding::{rounded_part, rounded_pixels, rounded_score, significant};
 use super::tracking::FrameTracks;
 use crate::lane_result::{LaneResult, ModelFacts};
 
-/// Returns the message of a camera for the result of its only model.
+/// Returns the message of a camera for the result of its first model.
 pub fn message_of(camera: &Arc<str>, result: &LaneResult<'_>, tracks: FrameTracks<'_>) -> Message {
     let LaneResult { frame, model, detections, values, timings, .. } = result;
     Message {
         schema: SCHEMA,
         id: next_id(),
         camera: Arc::clone(camera),
+        topic: Arc::clone(camera),
         sequence: frame.sequence,
         captured_at: frame.timestamp.rfc3339(),
         monotonic_ns: frame.timestamp.monotonic_ns,

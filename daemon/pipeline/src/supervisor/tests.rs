@@ -69,7 +69,8 @@ fn starts(name: &str, orders: &Arc<Orders>) -> CameraSpec {
         annotator: None,
         track: None,
         keeps_tracks: false,
-        models: vec!["fake".into()],
+        tracked_model: "fake".into(),
+        models: vec![CameraModel { name: "fake".into(), ..CameraModel::default() }],
     }
 }
 
@@ -83,7 +84,8 @@ fn stays(name: &str) -> CameraSpec {
         annotator: None,
         track: None,
         keeps_tracks: false,
-        models: vec!["fake".into()],
+        tracked_model: "fake".into(),
+        models: vec![CameraModel { name: "fake".into(), ..CameraModel::default() }],
     }
 }
 
@@ -106,7 +108,8 @@ fn with_lane_two(cameras: Vec<CameraSpec>) -> PipelineSpec {
 }
 
 fn looked_at_by(models: &[&str], camera: CameraSpec) -> CameraSpec {
-    CameraSpec { models: models.iter().map(|model| Arc::from(*model)).collect(), ..camera }
+    let model = |name: &&str| CameraModel { name: Arc::from(*name), ..CameraModel::default() };
+    CameraSpec { models: models.iter().map(model).collect(), ..camera }
 }
 
 /// A pipeline with a camera called "a".

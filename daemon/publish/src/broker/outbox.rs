@@ -208,7 +208,7 @@ fn queued(number: u64, published: &Published) -> QueuedMessage {
     let message = published.message();
     let line = published.line();
     let line = line.slice(..line.len() - usize::from(line.ends_with(b"\n")));
-    QueuedMessage { number, id: message.id.clone(), camera: Arc::clone(&message.camera), line }
+    QueuedMessage { number, id: message.id.clone(), camera: Arc::clone(&message.topic), line }
 }
 
 #[cfg(test)]

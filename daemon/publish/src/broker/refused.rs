@@ -112,7 +112,9 @@ impl RefusedCameras {
         cameras.iter().flat_map(|camera| self.forget(camera)).collect()
     }
 
-    fn is_wanted(&self, camera: &str) -> bool {
+    /// Whether the sink has the camera of this topic.
+    fn is_wanted(&self, topic: &str) -> bool {
+        let camera = topic.split_once('/').map_or(topic, |(camera, _)| camera);
         self.wanted.is_empty() || self.wanted.iter().any(|wanted| wanted == camera)
     }
 

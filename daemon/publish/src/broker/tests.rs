@@ -204,7 +204,7 @@ fn what_a_rate_holds_back_is_not_lost_without_a_broker() {
 fn of_some_camera(sequence: u64) -> Arc<Message> {
     let camera = ["door", "yard", "gate"][sequence as usize % 3];
     let id = format!("0123456789abcdef-{sequence}").into();
-    Arc::new(Message { camera: camera.into(), id, ..Arc::unwrap_or_clone(message(sequence, 1)) })
+    Arc::new(Message { camera: camera.into(), topic: camera.into(), id, ..Arc::unwrap_or_clone(message(sequence, 1)) })
 }
 
 /// Checks that each of `sequences` arrived, unchanged each time, and each camera's first arrivals in order.

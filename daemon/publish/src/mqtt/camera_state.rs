@@ -20,23 +20,22 @@ pub struct StateTracker {
 }
 
 impl StateTracker {
-    /// Returns the current state of a camera with this newest message. A detection makes it occupied for `hold`.
+    /// Returns the current state of a camera with these newest messages, one of each model. A detection makes it occupied for `hold`.
     pub fn look(
         &mut self,
         mut status: CameraStatus,
-        newest: Option<&Message>,
+        newest: &[&Message],
         hold: Duration,
         now: Instant,
     ) -> StateMessage {
         let streams = status.phase == Phase::Streaming.name();
-        // The newest message of a camera that is away is an old one.
-        let newest = newest.filter(|_| streams);
-        newest.iter().for_each(|message| status.add_newest(message));
+        // The newest messages of a camera that is away are old ones.
+        let newest = if streams { newest } else { &[] };
         status.reason = status.reason.filter(|_| !streams);
         let total = status.detections;
         // Detections from before this sink do not count.
         let new = self.detections.replace(total).is_some_and(|before| total > before);
-        if new || newest.is_some_and(|message| !message.detections.is_empty()) {
+        if new || newest.iter().any(|message| !message.detections.is_empty()) {
             self.seen = Some(now);
         }
         let occupied = self.seen.is_some_and(|seen| now.saturating_duration_since(seen) <= hold);
@@ -72,7 +71,9 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use serde_json::{Value, json};
-    use visiond_message::{AttributeMessage, LabelMessage};
+    use std::sync::Arc;
+
+    use visiond_message::{AttributeMessage, LabelMessage, MessageModel};
     use visiond_system::testing::strict_schema;
     use visiond_telemetry::metrics::CameraMetrics;
 
@@ -96,7 +97,7 @@ mod tests {
         hold: Duration,
         now: Instant,
     ) -> StateMessage {
-        tracker.look(CameraStatus { model: "objects".to_owned(), ..camera.status() }, newest, hold, now)
+        tracker.look(CameraStatus { model: "objects".to_owned(), ..camera.status() }, newest.as_slice(), hold, now)
     }
 
     const SECOND: Duration = Duration::from_secs(1);
@@ -123,6 +124,28 @@ mod tests {
         camera.set_reason(Some("unplugged".into()));
         let state = look(Some(&person), 20);
         assert_eq!((state.detections, state.occupied, state.reason.as_deref()), (0, false, Some("unplugged")));
+    }
+
+    #[test]
+    fn the_counts_of_further_models_are_their_own() {
+        let camera = CameraMetrics::new("door".into());
+        camera.enter(Phase::Streaming);
+        let names: Vec<Arc<str>> = vec!["m".into(), "plates".into()];
+        camera.set_models(&names);
+        let of_plates = |message: Message| {
+            let model = MessageModel { name: "plates".to_owned(), ..MessageModel::default() };
+            Message { topic: "door/plates".into(), model: Arc::new(model), ..message }
+        };
+        let (people, plates) = (message_of(1, &["person", "person"]), of_plates(message_of(1, &["plate"])));
+        let state = |newest: &[&Message]| StateTracker::default().look(camera.status(), newest, SECOND, Instant::now());
+        let both = state(&[&people, &plates]);
+        assert_eq!((both.detections, both.counts.get("plate"), both.counts["person"]), (2, None, 2));
+        assert_eq!(
+            (both.models.len(), both.models["plates"].detections, both.models["plates"].counts["plate"]),
+            (1, 1, 1)
+        );
+        let second = state(&[&plates]);
+        assert_eq!((second.detections, second.models["plates"].detections, second.occupied), (0, 1, true));
     }
 
     #[test]

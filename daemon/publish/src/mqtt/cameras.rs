@@ -14,7 +14,7 @@ use visiond_telemetry::metrics::{CameraLanes, ModelValues, Phase, cameras_of};
 
 use super::camera_state::StateTracker;
 use super::codec::{Incoming, JSON, Publish, STATE_QOS};
-use super::discovery::{self, Discovery, Ids};
+use super::discovery::{self, Discovery, Ids, MODELS_SEPARATOR};
 use super::session::MqttSession;
 use super::topics::{DETECTIONS, SNAPSHOT, STATE, Topics};
 use crate::sink::SinkContext;
@@ -117,7 +117,7 @@ impl RetainedCameras {
         self.chosen.clone_from(&sink.cameras);
         for camera in self.known.keys().cloned().collect::<Vec<_>>() {
             if before.retain && !config.retain {
-                self.clear_later(self.topics.detections(&camera));
+                self.detections_of(&camera).into_iter().for_each(|topic| self.clear_later(topic));
             }
             if !before.snapshot_interval.is_zero() && config.snapshot_interval.is_zero() {
                 self.clear_later(self.topics.snapshot(&camera));
@@ -189,9 +189,10 @@ impl RetainedCameras {
         let topic = &message.topic;
         match self.topics.camera_of(topic) {
             Some((camera, what)) => {
-                let stays = self.known.contains_key(camera)
+                let of = camera.split_once('/').map_or(camera, |(camera, _)| camera);
+                let stays = self.known.contains_key(of)
                     && match what {
-                        DETECTIONS => self.config.retain,
+                        DETECTIONS => self.config.retain && self.detections_of(of).contains(topic),
                         SNAPSHOT => !self.config.snapshot_interval.is_zero(),
                         _ => true,
                     };
@@ -290,7 +291,8 @@ impl RetainedCameras {
                 if self.config.protocol == MqttProtocol::V5 {
                     let snapshots = self.config.snapshot_interval.is_zero().then(|| self.topics.snapshot("+"));
                     topics.extend(snapshots);
-                    topics.extend((!self.config.retain).then(|| self.topics.detections("+")));
+                    let detections = ["+", "+/+"].map(|camera| self.topics.detections(camera));
+                    topics.extend(detections.into_iter().filter(|_| !self.config.retain));
                 }
                 session.subscribe(&topics, true);
                 self.retained_scan = RetainedScan::Receiving { topics, since: now, last: now };
@@ -324,14 +326,19 @@ impl RetainedCameras {
             Known::default()
         });
         if *known.models != *models || known.values != values {
+            let before = detections_of(&self.topics, name, &known.models);
             (known.models, known.values) = (models.into(), values);
             self.stale = true;
+            let after = detections_of(&self.topics, name, &known.models);
+            for topic in before.into_iter().filter(|topic| self.config.retain && !after.contains(topic)) {
+                session.publish(Publish::retained(topic, Bytes::new(), STATE_QOS, Some(JSON)));
+            }
         }
         let status = CameraStatus { model: known.models.to_string(), ..camera.status() };
-        let newest = self.live.messages().latest(name);
-        let newest = newest.as_ref().map(|published| &**published.message());
+        let newest = self.live.messages().latest_of(name);
+        let newest: Vec<_> = newest.iter().map(|published| &**published.message()).collect();
         let tracker = &mut known.tracker;
-        let state = tracker.look(status, newest, self.config.occupancy_hold, now);
+        let state = tracker.look(status, &newest, self.config.occupancy_hold, now);
         if tracker.due(&state, self.config.state_interval, now) {
             match serde_json::to_vec(&state) {
                 Ok(json) => session.publish(self.retained(self.topics.state(name), json.into(), JSON)),
@@ -387,10 +394,16 @@ impl RetainedCameras {
 
     /// Clears the retained messages about a camera.
     fn clear(&self, session: &mut MqttSession, camera: &str) {
-        let detections = self.config.retain.then(|| self.topics.detections(camera));
+        let detections = self.detections_of(camera).into_iter().filter(|_| self.config.retain);
         for topic in [self.topics.state(camera), self.topics.snapshot(camera)].into_iter().chain(detections) {
             session.publish(self.retained(topic, Bytes::new(), JSON));
         }
+    }
+
+    /// Returns the topics of the detections of a known camera's models.
+    fn detections_of(&self, camera: &str) -> Vec<String> {
+        let models = self.known.get(camera).map_or("", |known| &known.models);
+        detections_of(&self.topics, camera, models)
     }
 
     fn is_chosen(&self, camera: &str) -> bool {
@@ -401,6 +414,12 @@ impl RetainedCameras {
     fn retained(&self, topic: String, payload: Bytes, content_type: &'static str) -> Publish {
         Publish::retained(topic, payload, STATE_QOS, Some(content_type))
     }
+}
+
+/// Returns the topics of the detections of a camera with these models: the camera's, and one for each further model.
+fn detections_of(topics: &Topics, camera: &str, models: &str) -> Vec<String> {
+    let further = models.split(MODELS_SEPARATOR).skip(1).map(|model| topics.detections(&format!("{camera}/{model}")));
+    std::iter::once(topics.detections(camera)).chain(further).collect()
 }
 
 #[cfg(test)]
@@ -696,7 +715,10 @@ mod tests {
                 let mut bench = Bench::new(&SinkConfig::default(), &MqttSinkConfig { retain: false, ..everything() });
                 let (door, lane) =
                     (Arc::new(CameraMetrics::new("north_door".into())), Arc::new(LaneMetrics::new("objects".into())));
-                lane.set_values(&Arc::new(ModelValues { attributes: vec![("age".into(), true)], fractions: false }));
+                lane.set_values(&Arc::new(ModelValues {
+                    attributes: vec![("age".into(), true)],
+                    ..ModelValues::default()
+                }));
                 let values = [lane.values()];
                 bench.context.live.set_lanes(vec![LaneView { lane, cameras: vec![door] }]);
                 let start = Instant::now();
@@ -772,7 +794,7 @@ mod tests {
             let (door, lane) = (Arc::new(CameraMetrics::new("door".into())), Arc::new(LaneMetrics::new("m".into())));
             let gives = |attributes: &[(&str, bool)]| {
                 let attributes = attributes.iter().map(|(name, is_number)| ((*name).into(), *is_number)).collect();
-                lane.set_values(&Arc::new(ModelValues { attributes, fractions: false }));
+                lane.set_values(&Arc::new(ModelValues { attributes, ..ModelValues::default() }));
             };
             gives(&[("age", true)]);
             bench.context.live.set_lanes(vec![LaneView { lane: Arc::clone(&lane), cameras: vec![door] }]);

@@ -11,6 +11,10 @@ use super::topics::Topics;
 /// The prefixes of entity names that depend on the model.
 const SHARE: &str = "share_";
 const ATTRIBUTE: &str = "attribute_";
+/// The prefix of the entity names of a camera's further models.
+const MODEL: &str = "model_";
+/// Separates the names of a camera's models; a name has neither.
+pub const MODELS_SEPARATOR: &str = ", ";
 
 /// Makes the discovery messages of one device's cameras.
 #[derive(Debug, Clone)]
@@ -35,7 +39,9 @@ impl Discovery {
     }
 
     /// Returns the discovery messages of a camera, by topic; the broker retains them. `models` are the names of its models,
-    /// and `values` their outputs.
+    /// separated by commas, and `values` their outputs.
+    ///
+    /// The first model has the entities of a camera with one model, and each further one its own beside them.
     pub fn camera(&self, camera: &str, ids: Ids, models: &str, values: &[Arc<ModelValues>]) -> Vec<(String, Value)> {
         let mut all = Vec::new();
         let (device_id, object) = (self.device_id(camera, ids), object(camera, ids));
@@ -58,29 +64,40 @@ impl Discovery {
             let entity = format!("count_{}", in_topic(label));
             add("sensor", &entity, &format!("Count of {label}"), sensor("mdi:counter", &template));
         }
-        for label in self.labels.iter().filter(|_| values.iter().any(|values| values.fractions)) {
-            let label_text = Value::from(label.as_str());
-            let template =
-                format!("{{{{ ((value_json.fractions | default({{}})).get({label_text}, 0) * 100) | round(2) }}}}");
-            let mut share = sensor("mdi:chart-pie", &template);
-            share["unit_of_measurement"] = "%".into();
+        for label in self.labels.iter().filter(|_| values.first().is_some_and(|values| values.fractions)) {
+            let share = share_of(label, "value_json", &sensor);
             add("sensor", &format!("{SHARE}{}", in_topic(label)), &format!("Share of {label}"), share);
         }
-        for (name, is_number) in values.iter().flat_map(|values| &values.attributes) {
-            let name_text = Value::from(&**name);
-            // A state has 255 characters at most.
-            let (if_missing, cut) = if *is_number { ("none", "") } else { ("''", " | truncate(255, true, '...', 0)") };
-            let template =
-                format!("{{{{ (value_json.attributes | default({{}})).get({name_text}, {if_missing}){cut} }}}}");
-            let mut attribute = json!({ "icon": "mdi:tag", "state_topic": state, "value_template": template });
-            if *is_number {
-                attribute["state_class"] = "measurement".into();
-            }
+        for (name, is_number) in values.first().iter().flat_map(|values| &values.attributes) {
+            let attribute = attribute_of(name, *is_number, "value_json", &state);
             add("sensor", &format!("{ATTRIBUTE}{}", in_topic(name)), name, attribute);
         }
         let mut fps = sensor("mdi:speedometer", "{{ value_json.fps }}");
         (fps["unit_of_measurement"], fps["entity_category"]) = ("fps".into(), "diagnostic".into());
         add("sensor", "fps", "Frame rate", fps);
+        for (model, values) in models.split(MODELS_SEPARATOR).zip(values).skip(1) {
+            let of = format!("(value_json.models | default({{}})).get({}, {{}})", Value::from(model));
+            // Not the id of another model's entity, because entities do not begin with `_`.
+            let id = |entity: &str| format!("{MODEL}{}_{entity}", model.replace('_', "__"));
+            let template = format!("{{{{ {of}.detections | default(0) }}}}");
+            add("sensor", &id("detections"), &format!("Detections by {model}"), sensor("mdi:counter", &template));
+            let has = |label: &&String| values.labels.is_empty() || values.labels.iter().any(|its| **its == ***label);
+            for label in self.labels.iter().filter(has) {
+                let label_text = Value::from(label.as_str());
+                let template = format!("{{{{ ({of}.counts | default({{}})).get({label_text}, 0) }}}}");
+                let (entity, name) =
+                    (id(&format!("count_{}", in_topic(label))), format!("Count of {label} by {model}"));
+                add("sensor", &entity, &name, sensor("mdi:counter", &template));
+                if values.fractions {
+                    let entity = id(&format!("{SHARE}{}", in_topic(label)));
+                    add("sensor", &entity, &format!("Share of {label} by {model}"), share_of(label, &of, &sensor));
+                }
+            }
+            for (name, is_number) in &values.attributes {
+                let entity = id(&format!("{ATTRIBUTE}{}", in_topic(name)));
+                add("sensor", &entity, &format!("{name} by {model}"), attribute_of(name, *is_number, &of, &state));
+            }
+        }
         if self.snapshots {
             add("camera", "snapshot", "Snapshot", json!({ "topic": self.topics.snapshot(camera) }));
         }
@@ -146,6 +163,28 @@ impl Discovery {
         }
         all
     }
+}
+
+/// Returns the sensor of the part of the frame that a class covers; `of` is the model's state in templates.
+fn share_of(label: &str, of: &str, sensor: &impl Fn(&str, &str) -> Value) -> Value {
+    let label_text = Value::from(label);
+    let template = format!("{{{{ (({of}.fractions | default({{}})).get({label_text}, 0) * 100) | round(2) }}}}");
+    let mut share = sensor("mdi:chart-pie", &template);
+    share["unit_of_measurement"] = "%".into();
+    share
+}
+
+/// Returns the sensor of an attribute; `of` is the model's state in templates.
+fn attribute_of(name: &str, is_number: bool, of: &str, state: &str) -> Value {
+    let name_text = Value::from(name);
+    // A state has 255 characters at most.
+    let (if_missing, cut) = if is_number { ("none", "") } else { ("''", " | truncate(255, true, '...', 0)") };
+    let template = format!("{{{{ ({of}.attributes | default({{}})).get({name_text}, {if_missing}){cut} }}}}");
+    let mut attribute = json!({ "icon": "mdi:tag", "state_topic": state, "value_template": template });
+    if is_number {
+        attribute["state_class"] = "measurement".into();
+    }
+    attribute
 }
 
 /// The form of a camera's ids in Home Assistant.
@@ -224,7 +263,7 @@ mod tests {
             "door",
             Ids::Distinct,
             "objects",
-            &[Arc::new(ModelValues { attributes, fractions: true })],
+            &[Arc::new(ModelValues { attributes, fractions: true, ..ModelValues::default() })],
         );
         let new: Vec<_> = more.iter().filter(|one| !announced.contains(one)).collect();
         let names = ["Share of person", "Share of traffic light", "Share of a\"b", "age", "hair \"colour\""];
@@ -236,6 +275,40 @@ mod tests {
         assert_eq!(new[4].1["value_template"], template);
         let config = MqttSinkConfig { home_assistant: false, ..config };
         assert!(Discovery::new(&config, "gate", &Topics::new("visiond", "gate")).is_none());
+    }
+
+    #[test]
+    fn a_second_model_adds_entities_of_its_own_and_changes_no_id() {
+        let labels = ["person", "plate"];
+        let config = MqttSinkConfig {
+            home_assistant: true,
+            count_labels: labels.map(str::to_owned).into(),
+            ..MqttSinkConfig::default()
+        };
+        let discovery = Discovery::new(&config, "gate", &Topics::new("visiond", "gate")).unwrap();
+        let values = |labels: &[&str]| {
+            let labels = labels.iter().map(|label| Arc::from(*label)).collect();
+            Arc::new(ModelValues { labels, ..ModelValues::default() })
+        };
+        let (people, plates) = (values(&["person"]), values(&["plate"]));
+        let ids = |models: &str, values: &[Arc<ModelValues>]| {
+            let announced = discovery.camera("door", Ids::Distinct, models, values);
+            announced.iter().map(|(_, entity)| entity["unique_id"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+        };
+        let one = ids("people", &[Arc::clone(&people)]);
+        let two = ids("people, my_plates", &[people, Arc::clone(&plates)]);
+        assert!(one.iter().all(|id| two.contains(id)), "{two:?}");
+        let new: Vec<_> = two.iter().filter(|id| !one.contains(id)).collect();
+        assert_eq!(
+            new,
+            ["visiond_gate_door_model_my__plates_detections", "visiond_gate_door_model_my__plates_count_plate"]
+        );
+        let announced = discovery.camera("door", Ids::Distinct, "people, plates", &[Arc::default(), plates]);
+        let count =
+            announced.iter().find(|(topic, _)| topic.ends_with("/door_model_plates_count_plate/config")).unwrap();
+        let template =
+            r#"{{ ((value_json.models | default({})).get("plates", {}).counts | default({})).get("plate", 0) }}"#;
+        assert_eq!(count.1["value_template"], template);
     }
 
     #[test]

@@ -26,6 +26,7 @@ impl Topics {
         format!("{}/#", self.base)
     }
 
+    /// Returns the topic of a camera's messages; `camera` may name one of its further models after a slash.
     pub fn detections(&self, camera: &str) -> String {
         self.of(camera, DETECTIONS)
     }
@@ -39,7 +40,7 @@ impl Topics {
         self.of(camera, SNAPSHOT)
     }
 
-    /// Returns the camera of this topic, and which of its topics it is.
+    /// Returns the camera of this topic, with the model if it names one, and which of its topics it is.
     pub fn camera_of<'t>(&self, topic: &'t str) -> Option<(&'t str, &'t str)> {
         let (camera, what) = topic.strip_prefix(&self.base)?.strip_prefix("/cameras/")?.rsplit_once('/')?;
         [STATE, SNAPSHOT, DETECTIONS].contains(&what).then_some((camera, what))
@@ -59,6 +60,7 @@ mod tests {
         let topics = Topics::new("a/b", "gate");
         assert_eq!(topics.camera_of(&topics.state("door")), Some(("door", STATE)));
         assert_eq!(topics.camera_of(&topics.detections("door")), Some(("door", DETECTIONS)));
+        assert_eq!(topics.camera_of(&topics.detections("door/plates")), Some(("door/plates", DETECTIONS)));
         assert_eq!(topics.camera_of("a/b/gate7/cameras/door/state"), None);
         assert_eq!(topics.camera_of("a/b/gate/cameras/door/other"), None);
     }

@@ -100,10 +100,11 @@ impl Subjects {
         }
     }
 
-    /// Returns the subject of a camera's messages.
-    pub fn of(&mut self, camera: &Arc<str>) -> &str {
+    /// Returns the subject of a camera's messages, which all its models share. `topic` may name one of them after the camera.
+    pub fn of(&mut self, topic: &Arc<str>) -> &str {
+        let camera = topic.split_once('/').map_or(&**topic, |(camera, _)| camera);
         let subject = || self.template.replace("{camera}", camera);
-        self.cameras.entry(Arc::clone(camera)).or_insert_with(subject)
+        self.cameras.entry(Arc::clone(topic)).or_insert_with(subject)
     }
 }
 
@@ -115,6 +116,7 @@ mod tests {
     fn names_stand_in_their_places_and_a_stream_takes_them_all() {
         let mut subjects = Subjects::new("visiond.{device}.cam-{camera}.detections", "gate-7");
         assert_eq!(subjects.of(&"door".into()), "visiond.gate-7.cam-door.detections");
+        assert_eq!(subjects.of(&"door/plates".into()), "visiond.gate-7.cam-door.detections");
         assert_eq!(subjects.of(&"yard".into()), "visiond.gate-7.cam-yard.detections");
         assert_eq!(subjects.of(&"door".into()), "visiond.gate-7.cam-door.detections");
         assert_eq!(subjects.all, "visiond.*.*.detections");

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
 
-use visiond_message::status::{GpuSnapshot, LabelFacts, StageFacts};
+use visiond_message::status::{CameraModelStatus, GpuSnapshot, LabelFacts, StageFacts};
 use visiond_system::thermal::Temperature;
 
 use super::*;
@@ -18,6 +18,13 @@ fn full() -> StatusReport {
         phase: "streaming".to_owned(),
         dropped: BTreeMap::from([("driver".to_owned(), 2), ("overload".to_owned(), 3)]),
         labels: vec![LabelFacts { label: "person".to_owned(), total: 9, newest: 1 }],
+        models: vec![CameraModelStatus {
+            name: "m".to_owned(),
+            fps: 4.5,
+            published: 8,
+            dropped: BTreeMap::from([("overload".to_owned(), 3)]),
+            labels: vec![LabelFacts { label: "person".to_owned(), total: 9, newest: 1 }],
+        }],
         fractions: BTreeMap::from([("road".to_owned(), 0.1234)]),
         attributes: BTreeMap::from([
             ("age".to_owned(), PlainAttribute::Number(31.4)),
@@ -58,6 +65,9 @@ fn full() -> StatusReport {
 fn what_is_seen_is_told_in_base_units() {
     let page = render(&full());
     for line in [
+        "visiond_camera_model_frames_per_second{camera=\"front \\\"door\\\"\",model=\"m\"} 4.5",
+        "visiond_camera_model_frames_total{camera=\"front \\\"door\\\"\",model=\"m\",outcome=\"dropped\"} 3",
+        "visiond_camera_model_detections{camera=\"front \\\"door\\\"\",model=\"m\",label=\"person\"} 1",
         "visiond_build_info{version=\"1.2.3\",target=\"\"} 1",
         "visiond_ready 1",
         "visiond_frames_total{camera=\"front \\\"door\\\"\",outcome=\"dropped\"} 5",

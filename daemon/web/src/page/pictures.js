@@ -16,6 +16,8 @@ const INTERVAL_MS = 90;
 const AFTER_TROUBLE_MS = 2000;
 /** Messages kept for pictures that have not arrived and for tails: two seconds at 60 frames per second. */
 const MOST_MESSAGES = 120;
+/** The boxes of a camera's other models are drawn on a picture if theirs was captured within this time before it. */
+const APART_NS = 2e9;
 /** How long a picture waits for its message. */
 const MESSAGE_MS = 150;
 
@@ -97,11 +99,17 @@ export class Screen {
     this.draw();
   }
 
-  /** Returns the picture's message, if it has one. */
+  /** Returns the picture's message, if it has one, and after it the newest messages of the camera's other models up to then. */
   #shown() {
-    if (!this.#picture) return this.latest;
-    const { sequence } = this.#picture;
-    return this.#messages.findLast((message) => message.sequence === sequence) ?? null;
+    const sequence = this.#picture ? this.#picture.sequence : this.latest?.sequence;
+    const own = this.#messages.findLast((message) => message.sequence === sequence);
+    if (!own) return [];
+    const newest = new Map([[own.model.name, own]]);
+    for (const message of [...this.#messages].reverse()) {
+      const isNear = message.sequence <= own.sequence && own.monotonic_ns - message.monotonic_ns <= APART_NS;
+      if (isNear && !newest.has(message.model.name)) newest.set(message.model.name, message);
+    }
+    return [...newest.values()];
   }
 
   #fit(canvas) {
@@ -136,7 +144,8 @@ export class Screen {
   #paint(canvas) {
     const context = canvas.getContext('2d');
     context.clearRect(0, 0, canvas.width, canvas.height);
-    const message = this.#shown();
+    const messages = this.#shown();
+    const message = messages[0];
     const bitmap = this.#picture?.bitmap;
     const width = message?.frame.width ?? bitmap?.width;
     const height = message?.frame.height ?? bitmap?.height;
@@ -144,8 +153,8 @@ export class Screen {
     // A preview may have another shape than the model's frame: cameras squeeze the same view into a small stream.
     const place = fitting(canvas, width, height);
     if (bitmap) context.drawImage(bitmap, place.left, place.top, width * place.scale, height * place.scale);
-    const detections = message?.detections ?? [];
-    if (message) drawDetections(context, message, place, window.devicePixelRatio || 1, this.#messages);
+    const detections = messages.flatMap((each) => each.detections);
+    for (const each of messages) drawDetections(context, each, place, window.devicePixelRatio || 1, this.#messages);
     canvas.dataset.sequence = String(this.#picture?.sequence ?? message?.sequence ?? '');
     canvas.dataset.boxes = String(detections.length);
     if (bitmap && detections.length > 0 && performance.getEntriesByName('boxes').length === 0) performance.mark('boxes');
