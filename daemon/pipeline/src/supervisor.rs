@@ -360,7 +360,9 @@ impl Pipeline {
                 }
                 let tracking = camera.track.clone().map(|settings| {
                     let new = || Arc::new(Mutex::new(CameraTracks::new(Arc::clone(&self.outlet.track_ids))));
-                    (settings, Arc::clone(record.tracks.get_or_insert_with(new)))
+                    let tracks = Arc::clone(record.tracks.get_or_insert_with(new));
+                    tracks.lock().change_settings();
+                    (settings, tracks)
                 });
                 let CameraRecord { metrics, mask_warnings, .. } = record.clone();
                 let (annotator, view) = (camera.annotator.clone(), self.context.live.view(&camera.name));

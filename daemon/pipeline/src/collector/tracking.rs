@@ -111,6 +111,11 @@ impl CameraTracks {
         FrameTracks { reports: step.tracks, smooth: settings.smooth }
     }
 
+    /// Compares the classes in new settings with those of the model at the next frame.
+    pub fn change_settings(&mut self) {
+        self.model = Arc::default();
+    }
+
     /// Starts a new tracker if the model has other classes, and warns about classes in the settings that it does not have.
     fn take_model(&mut self, settings: &TrackSettings, model: &ModelFacts) {
         self.model = Arc::clone(&model.message);
