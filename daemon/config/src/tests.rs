@@ -944,3 +944,59 @@ fn an_address_that_is_almost_one_is_shown_as_it_should_be() {
         );
     }
 }
+
+/// The first error of a camera with this table, from its column on.
+fn area_error(table: &str) -> String {
+    let text = format!("{MODEL}[[camera]]\nname = \"a\"\nsource.type = \"pattern\"\n{table}\n");
+    sentences(&text).into_iter().next().unwrap()
+}
+
+#[test]
+fn each_wrong_area_has_its_own_sentence() {
+    let polygon = |corners: &str| area_error(&format!("[[camera.ignore]]\npolygon = {corners}"));
+    for (corners, sentence) in [
+        ("[[0, 0], [1, 1]]", "8:11 `camera.ignore.polygon` has 2 points, and an area needs at least 3: add more"),
+        (
+            "[[0, 0], [640, 0], [640, 480]]",
+            "8:11 `camera.ignore.polygon` has the point [640, 0] outside the frame: fractions are 0 to 1; for pixels, set \
+             `frame_size = [WIDTH, HEIGHT]`",
+        ),
+        (
+            "[[0, 0], [1, 1], [1, 0], [0, 1]]",
+            "8:11 `camera.ignore.polygon` crosses or touches itself: the edge from point 1 meets the edge from point 3; list the \
+             corners in order",
+        ),
+        (
+            "[[0, 0], [1, 0], [1, 1], [0, 0]]",
+            "8:11 `camera.ignore.polygon` has the same point twice, at positions 1 and 4: remove one; the last point joins the \
+             first by itself",
+        ),
+        (
+            "[[0, 0], [1, 0], [1]]",
+            "8:28 `camera.ignore.polygon` must be [x, y], two numbers from 0 to 16384, not a list",
+        ),
+        ("[[0, 0], [1, 0], [1, -1]]", "8:32 `camera.ignore.polygon` must be a number from 0 to 16384, not -1"),
+        (
+            "[[0, 0], [0.5, 0], [1, 1]]\nframe_size = [640, 480]",
+            "8:11 `camera.ignore.polygon` lies within one pixel of the frame, so its numbers are fractions: remove `frame_size`",
+        ),
+        (
+            "[[0, 0], [640, 0], [640, 481]]\nframe_size = [640, 480]",
+            "8:11 `camera.ignore.polygon` has the point [640, 481] outside the frame of 640x480 pixels: correct the point, or \
+             `frame_size`",
+        ),
+        (
+            "[[0, 0], [640, 0], [640, 480]]\nframe_size = [640]",
+            "9:14 `camera.ignore.frame_size` must be [width, height], two whole numbers from 1 to 16384, not a list",
+        ),
+    ] {
+        assert_eq!(polygon(corners), sentence);
+    }
+    let many = format!("[{}]", (0..65).map(|x| format!("[0.{x:03}, 0.5]")).collect::<Vec<_>>().join(", "));
+    assert!(polygon(&many).ends_with("has 65 points, more than 64: leave out corners, or use several polygons"));
+    let table = "[[camera.ignore]]\npolygon = [[0, 0], [1, 0], [1, 1]]\n";
+    assert_eq!(
+        area_error(&table.repeat(33)),
+        "71:1 a camera has at most 32 tables `[[camera.ignore]]`: remove some, or draw one around several"
+    );
+}

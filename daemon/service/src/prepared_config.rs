@@ -13,7 +13,7 @@ use visiond_config::diff::{Change, ConfigDiff, keep_until_restart};
 use visiond_config::types::{CameraConfig, Config, ModelConfig, TrackConfig};
 use visiond_kernels::cuda::Device;
 use visiond_live::Live;
-use visiond_pipeline::collector::TrackSettings;
+use visiond_pipeline::collector::{IgnoredArea, TrackSettings};
 use visiond_pipeline::lane::LaneModel;
 use visiond_pipeline::mailbox::Delivery;
 use visiond_pipeline::supervisor::{CameraSpec, LaneSpec, PipelineSpec};
@@ -222,6 +222,11 @@ impl PreparedConfig {
             classes: classes.clone(),
             smooth,
         });
+        let ignored = camera.ignore.iter().map(|ignore| {
+            let polygon = ignore.area().map_err(|error| ServiceError::Area(Arc::clone(&name), error))?;
+            Ok(IgnoredArea { polygon, classes: ignore.classes.clone() })
+        });
+        let ignored = ignored.collect::<Result<_, ServiceError>>()?;
         let known = before.config.cameras.iter().find(|known| known.name == camera.name);
         let keeps_tracks = known.is_some_and(|known| {
             let models_before = before.config.models_of(known).map(|model| &model.name);
@@ -236,6 +241,7 @@ impl PreparedConfig {
             delivery,
             annotator,
             track,
+            ignored,
             keeps_tracks,
             models,
         });
