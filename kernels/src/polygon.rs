@@ -32,7 +32,7 @@ pub enum PolygonError {
     SamePoint(usize, usize),
     /// Two edges touch.
     #[error(
-        "crosses or touches itself: the edge from point {0} meets the edge from point {1}; list the corners in order"
+        "crosses or touches itself: the edge from point {0} meets the edge from point {1}; put the corners in order"
     )]
     Crossing(usize, usize),
 }

@@ -1,5 +1,7 @@
 //! What is blank, what is untouched, and the colours, for every format.
 
+mod kernel;
+
 use proptest::prelude::*;
 use proptest::sample::select;
 
