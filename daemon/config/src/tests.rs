@@ -963,7 +963,7 @@ fn each_wrong_area_has_its_own_sentence() {
         ),
         (
             "[[0, 0], [1, 1], [1, 0], [0, 1]]",
-            "8:11 `camera.ignore.polygon` crosses or touches itself: the edge from point 1 meets the edge from point 3; list the \
+            "8:11 `camera.ignore.polygon` crosses or touches itself: the edge from point 1 meets the edge from point 3; put the \
              corners in order",
         ),
         (
