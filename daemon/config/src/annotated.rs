@@ -196,6 +196,7 @@ pub(super) mod tests {
             "jetson-engine",
             "mqtt",
             "nats",
+            "privacy",
             "rtsp",
             "two-cameras",
             "usb-camera",

@@ -88,7 +88,11 @@ impl ConfigDiff {
         let (before, after) = (cameras(old), cameras(new));
         let name = |(camera, _): &&(&CameraConfig, _)| camera.name.clone();
         changes.cameras = compare(before.iter(), after.iter(), name, |(a, model_a), (b, model_b)| {
-            same_buffers && model_a == model_b && a.source == b.source && a.max_fps == b.max_fps
+            same_buffers
+                && model_a == model_b
+                && a.source == b.source
+                && a.max_fps == b.max_fps
+                && a.privacy == b.privacy
         });
         let drawn = |(camera, _): &&(&CameraConfig, _)| camera.annotate.is_some();
         let (drawn_before, drawn_after) = (before.iter().filter(drawn), after.iter().filter(drawn));
@@ -281,6 +285,8 @@ mod tests {
             let changes = ConfigDiff::between(&config(&tracked), &config(&changed)).to_string();
             assert_eq!(changes, "tracks of camera door changed", "{key}");
         }
+        let masked = "name = \"yard\"\n        privacy = [{ polygon = [[0, 0], [1, 0], [1, 0.5]] }]";
+        assert_eq!(described("name = \"yard\"", masked), "camera yard opened again");
         let (small, large) = (
             "ignore = [{ polygon = [[0, 0], [1, 0], [1, 0.5]] }]",
             "ignore = [{ polygon = [[0, 0], [1, 0], [1, 0.5]], classes = [\"car\"] }]",

@@ -1000,3 +1000,32 @@ fn each_wrong_area_has_its_own_sentence() {
         "71:1 a camera has at most 32 tables `[[camera.ignore]]`: remove some, or draw one around several"
     );
 }
+
+#[test]
+fn a_privacy_mask_has_the_rules_of_a_polygon_and_a_fill() {
+    let polygon = "polygon = [[0, 0], [1, 0], [1, 0.5]]";
+    let masked = |more: &str| area_error(&format!("[[camera.privacy]]\n{polygon}\n{more}"));
+    let fill =
+        "9:8 `camera.privacy.fill` must be \"black\", \"mosaic\" or a colour, [red, green, blue] from 0 to 255, not";
+    assert_eq!(masked("fill = \"blur\""), format!("{fill} \"blur\""));
+    assert_eq!(masked("fill = [0, 0]"), format!("{fill} a list"));
+    assert_eq!(
+        masked("fill = [0, 0, 256]"),
+        "9:15 `camera.privacy.fill` must be a whole number from 0 to 255, not 256"
+    );
+    let crossing = area_error("[[camera.privacy]]\npolygon = [[0, 0], [1, 1], [1, 0], [0, 1]]");
+    assert!(crossing.starts_with("8:11 `camera.privacy.polygon` crosses or touches itself"), "{crossing}");
+}
+
+#[test]
+fn a_mask_over_the_whole_frame_is_a_warning() {
+    let text = format!(
+        "{MODEL}[[camera]]\nname = \"a\"\nsource.type = \"pattern\"\n[[camera.privacy]]\n\
+         polygon = [[0, 0], [640, 0], [640, 480], [0, 480]]\nframe_size = [640, 480]\n"
+    );
+    let mut report = Diagnostics::default();
+    assert!(Document::parse(&text, &mut report).config(Path::new("visiond.toml"), &mut report).is_some());
+    let findings = report.into_findings(Path::new("visiond.toml"), &text);
+    assert_eq!(findings.len(), 1);
+    assert_eq!(findings[0].message, "this mask covers the whole frame, so the model sees nothing: make it smaller");
+}

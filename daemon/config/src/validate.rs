@@ -150,7 +150,13 @@ impl Checks<'_> {
                 "`smooth` needs tracks, and this camera has none: add the table `[camera.track]`, or remove `smooth`";
             self.error(&camera.smooth.place, message);
         }
+        self.count_areas(&camera.privacy);
         self.count_areas(&camera.ignore);
+        for (privacy, span) in camera.privacy.items() {
+            if self.area(&privacy.polygon, &privacy.frame_size).is_some_and(|area| area.area() > 0.999) {
+                self.0.warning(span, "this mask covers the whole frame, so the model sees nothing: make it smaller");
+            }
+        }
         for ignore in camera.ignore.value.iter().flatten() {
             self.area(&ignore.polygon, &ignore.frame_size);
         }

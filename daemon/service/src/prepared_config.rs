@@ -206,11 +206,15 @@ impl PreparedConfig {
         }
         let buffers = first.buffers.for_lanes(models.len());
         let opens = self.changes.cameras.contains_key(&*name);
-        let open = opens.then(|| visiond_capture::opener(&camera.source, &name, &buffers));
+        let area = |error| ServiceError::Area(Arc::clone(&name), error);
+        let masks = camera.privacy_masks().map_err(area)?;
+        let open = opens.then(|| visiond_capture::opener(&camera.source, masks.clone(), &name, &buffers));
         let preview = camera.source.preview().filter(|_| opens);
         // No lane processes the preview.
-        let preview =
-            preview.map(|source| visiond_capture::opener(&source, &format!("{name}, preview").into(), &first.buffers));
+        let preview = preview.map(|source| {
+            let name = format!("{name}, preview").into();
+            visiond_capture::opener(&source, masks, &name, &first.buffers)
+        });
         let pictures = self.running.pictures.iter().find(|pictures| pictures.camera == name);
         let annotator = pictures.map(|pictures| Arc::clone(&pictures.annotator));
         let delivery = if camera.source.is_lossless() { Delivery::Lossless } else { Delivery::NewestWins };
@@ -223,7 +227,7 @@ impl PreparedConfig {
             smooth,
         });
         let ignored = camera.ignore.iter().map(|ignore| {
-            let polygon = ignore.area().map_err(|error| ServiceError::Area(Arc::clone(&name), error))?;
+            let polygon = ignore.area().map_err(area)?;
             Ok(IgnoredArea { polygon, classes: ignore.classes.clone() })
         });
         let ignored = ignored.collect::<Result<_, ServiceError>>()?;

@@ -7,6 +7,7 @@ use std::str::FromStr;
 use toml::de::DeValue;
 use visiond_kernels::color::GreyLevels;
 use visiond_kernels::frame::MAX_SIDE;
+use visiond_kernels::privacy::Fill;
 
 use super::text::resolve_without_home;
 use super::{Refusal, bracketed, filled, inline, integer, list, quote, real, value, whole};
@@ -134,6 +135,27 @@ pub fn points() -> KeyKind<Vec<[f64; 2]>> {
 /// Returns the kind of the size of a frame.
 pub fn frame_size() -> KeyKind<[u32; 2]> {
     pair("[width, height], two whole numbers from 1 to 16384", whole(1..=MAX_SIDE))
+}
+
+/// Returns the kind of what masked pixels become.
+pub fn fill() -> KeyKind<Fill> {
+    let KeyKind { read, .. } = list(whole(0..=u8::MAX));
+    let text = |fill: &Fill| match fill {
+        Fill::Color([0, 0, 0]) => quote("black"),
+        Fill::Color(rgb) => format!("{rgb:?}"),
+        Fill::Mosaic => quote("mosaic"),
+    };
+    value("\"black\", \"mosaic\" or a colour, [red, green, blue] from 0 to 255", text, move |item, context| match item
+        .get_ref()
+    {
+        DeValue::String(text) if text == "black" => Ok(Fill::Color([0; 3])),
+        DeValue::String(text) if text == "mosaic" => Ok(Fill::Mosaic),
+        DeValue::Array(given) if given.len() == 3 => {
+            let rgb = read(item, context).and_then(|rgb| <[u8; 3]>::try_from(rgb).ok());
+            rgb.map(Fill::Color).ok_or(Refusal::Reported)
+        }
+        _ => Err("".into()),
+    })
 }
 
 /// Returns the kind of lists of two values of `kind`.

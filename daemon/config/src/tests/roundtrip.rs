@@ -10,6 +10,7 @@ use proptest::sample::select;
 use visiond_engine::detector::MaskForm;
 use visiond_kernels::color::GreyLevels;
 use visiond_kernels::frame::PixelFormat;
+use visiond_kernels::privacy::Fill;
 
 use crate::kinds::Words;
 use crate::types::*;
@@ -211,6 +212,16 @@ fn polygon() -> impl Strategy<Value = (Vec<[f64; 2]>, Option<[u32; 2]>)> {
     })
 }
 
+fn fill() -> impl Strategy<Value = Fill> {
+    prop_oneof![Just(Fill::Mosaic), any::<[u8; 3]>().prop_map(Fill::Color)]
+}
+
+prop_compose! {
+    fn privacy()((polygon, frame_size) in polygon(), fill in fill()) -> PrivacyConfig {
+        PrivacyConfig { polygon, frame_size, fill }
+    }
+}
+
 prop_compose! {
     fn ignore()((polygon, frame_size) in polygon(), classes in vec(text(), 0..3)) -> IgnoreConfig {
         IgnoreConfig { polygon, frame_size, classes }
@@ -221,11 +232,12 @@ prop_compose! {
     fn camera()(
         model in 0_usize..8, enabled: bool, fps in of(0.001..=1000.0_f64), source in source(), annotate in of(annotate()),
         track in of(track()), smooth: bool, ignore in vec(ignore(), 0..3),
+        privacy in vec(privacy(), 0..3),
     ) -> (usize, CameraConfig) {
         // Only where frames may be skipped.
         let max_fps = fps.filter(|_| !source.is_lossless());
         let smooth = smooth && track.is_some();
-        (model, CameraConfig { name: String::new(), model: None, enabled, max_fps, source, annotate, track, smooth, ignore })
+        (model, CameraConfig { name: String::new(), model: None, enabled, max_fps, source, annotate, track, smooth, privacy, ignore })
     }
 }
 
