@@ -40,6 +40,7 @@ mod onvif;
 mod package;
 mod pictures;
 mod preview;
+mod privacy;
 mod reload;
 mod reload_command;
 mod rtsp;

@@ -49,7 +49,9 @@ fn settings(keys: &[Key], path: &str) -> String {
             Shape::Table(keys) => tables += &(header + &settings(keys, &inner)),
             Shape::UnionTable(variants) => tables += &(header + &first_type(variants)),
             Shape::Union(variants) => values += &first_type(variants),
-            Shape::Tables(_) => {}
+            Shape::Tables(keys) => {
+                tables += &format!("\n{}#[[{inner}]]\n{}", comment(&key.doc), settings(keys, &inner));
+            }
         }
     }
     values + &tables
@@ -153,8 +155,8 @@ pub(super) mod tests {
     #[test]
     fn every_key_can_be_uncommented() {
         // `levels` requires another `format` than the example's and no `color_range`; a camera's certificate requires another
-        // URL.
-        let others = ["levels ", "fingerprint ", "ca = \"/etc/visiond/camera.pem\""];
+        // URL; the corners of a polygon are fractions.
+        let others = ["frame_size ", "levels ", "fingerprint ", "ca = \"/etc/visiond/camera.pem\""];
         let is_key = |rest: &&str| !rest.starts_with(' ') && !others.iter().any(|other| rest.starts_with(other));
         let key = |line: &str| line.strip_prefix('#').filter(is_key).map(str::to_owned);
         let text: Vec<_> = super::text().lines().map(|line| key(line).unwrap_or_else(|| line.to_owned())).collect();
@@ -194,6 +196,7 @@ pub(super) mod tests {
             "jetson-engine",
             "mqtt",
             "nats",
+            "privacy",
             "rtsp",
             "two-cameras",
             "usb-camera",

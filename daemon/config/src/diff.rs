@@ -31,12 +31,14 @@ pub struct ConfigDiff {
     pub tables: Vec<&'static str>,
     /// The effect of the reload on models, by name.
     pub models: BTreeMap<String, Change>,
-    /// The effect of the reload on cameras, by name; their images and tracks count separately.
+    /// The effect of the reload on cameras, by name; their images, tracks and ignored areas count separately.
     pub cameras: BTreeMap<String, Change>,
     /// The effect of the reload on the images of cameras, by name.
     pub pictures: BTreeMap<String, Change>,
     /// The effect of the reload on the tracks of cameras, by name.
     pub tracks: BTreeMap<String, Change>,
+    /// The effect of the reload on the ignored areas of cameras, by name.
+    pub ignored: BTreeMap<String, Change>,
     /// The effect of the reload on sinks, by name.
     pub sinks: BTreeMap<String, Change>,
     /// Changes that need a restart, as sentences.
@@ -46,9 +48,9 @@ pub struct ConfigDiff {
 /// One difference, as the API returns it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Difference {
-    /// `model`, `camera`, `pictures`, `tracks`, `sink` or `table`.
+    /// `model`, `camera`, `pictures`, `tracks`, `ignore`, `sink` or `table`.
     pub part: Cow<'static, str>,
-    /// Name of the part; for images and tracks, of their camera.
+    /// Name of the part; for images, tracks and ignored areas, of their camera.
     pub name: String,
     /// The effect of the reload on the part.
     pub change: Change,
@@ -86,14 +88,22 @@ impl ConfigDiff {
         let (before, after) = (cameras(old), cameras(new));
         let name = |(camera, _): &&(&CameraConfig, _)| camera.name.clone();
         changes.cameras = compare(before.iter(), after.iter(), name, |(a, model_a), (b, model_b)| {
-            same_buffers && model_a == model_b && a.source == b.source && a.max_fps == b.max_fps
+            same_buffers
+                && model_a == model_b
+                && a.source == b.source
+                && a.max_fps == b.max_fps
+                && a.privacy == b.privacy
         });
         let drawn = |(camera, _): &&(&CameraConfig, _)| camera.annotate.is_some();
         let (drawn_before, drawn_after) = (before.iter().filter(drawn), after.iter().filter(drawn));
         changes.pictures = compare(drawn_before, drawn_after, name, |(a, _), (b, _)| a.annotate == b.annotate);
         let tracked = |(camera, _): &&(&CameraConfig, _)| camera.track.is_some();
-        let (before, after) = (before.iter().filter(tracked), after.iter().filter(tracked));
-        changes.tracks = compare(before, after, name, |(a, _), (b, _)| (&a.track, a.smooth) == (&b.track, b.smooth));
+        let (tracked_before, tracked_after) = (before.iter().filter(tracked), after.iter().filter(tracked));
+        changes.tracks =
+            compare(tracked_before, tracked_after, name, |(a, _), (b, _)| (&a.track, a.smooth) == (&b.track, b.smooth));
+        let ignores = |(camera, _): &&(&CameraConfig, _)| !camera.ignore.is_empty();
+        let (before, after) = (before.iter().filter(ignores), after.iter().filter(ignores));
+        changes.ignored = compare(before, after, name, |(a, _), (b, _)| a.ignore == b.ignore);
 
         for sink in &new.sinks {
             match old.sinks.iter().find(|before| same_output(before, sink)) {
@@ -111,13 +121,14 @@ impl ConfigDiff {
         changes
     }
 
-    /// Returns every difference: models, cameras, their pictures and tracks, sinks, tables.
+    /// Returns every difference: models, cameras, their pictures, tracks and ignored areas, sinks, tables.
     pub fn differences(&self) -> Vec<Difference> {
         let parts = [
             ("model", &self.models),
             ("camera", &self.cameras),
             ("pictures", &self.pictures),
             ("tracks", &self.tracks),
+            ("ignore", &self.ignored),
             ("sink", &self.sinks),
         ];
         let parts = parts.into_iter().flat_map(|(part, changes)| {
@@ -127,9 +138,10 @@ impl ConfigDiff {
                 change: *change,
             })
         });
-        // The pictures and tracks of an added or removed camera are part of it.
+        // The pictures, tracks and ignored areas of an added or removed camera are part of it.
         let whole = |name: &str| matches!(self.cameras.get(name), Some(Change::Added | Change::Removed));
-        let parts = parts.filter(|change| !(matches!(&*change.part, "pictures" | "tracks") && whole(&change.name)));
+        let parts =
+            parts.filter(|change| !(matches!(&*change.part, "pictures" | "tracks" | "ignore") && whole(&change.name)));
         let table =
             |table: &&str| Difference { part: "table".into(), name: (*table).to_owned(), change: Change::Changed };
         parts.chain(self.tables.iter().map(table)).collect()
@@ -144,6 +156,7 @@ impl fmt::Display for Difference {
             "camera" => ("camera", "opened again"),
             "pictures" => ("pictures of camera", "changed"),
             "tracks" => ("tracks of camera", "changed"),
+            "ignore" => ("ignored areas of camera", "changed"),
             part => (part, "changed"),
         };
         let becomes = match self.change {
@@ -271,6 +284,17 @@ mod tests {
             };
             let changes = ConfigDiff::between(&config(&tracked), &config(&changed)).to_string();
             assert_eq!(changes, "tracks of camera door changed", "{key}");
+        }
+        let masked = "name = \"yard\"\n        privacy = [{ polygon = [[0, 0], [1, 0], [1, 0.5]] }]";
+        assert_eq!(described("name = \"yard\"", masked), "camera yard opened again");
+        let (small, large) = (
+            "ignore = [{ polygon = [[0, 0], [1, 0], [1, 0.5]] }]",
+            "ignore = [{ polygon = [[0, 0], [1, 0], [1, 0.5]], classes = [\"car\"] }]",
+        );
+        let ignores = |area: &str| BASE.replace("name = \"yard\"", &format!("name = \"yard\"\n{area}"));
+        for (before, after, effect) in [("", small, "added"), (small, large, "changed"), (large, "", "removed")] {
+            let changes = ConfigDiff::between(&config(&ignores(before)), &config(&ignores(after))).to_string();
+            assert_eq!(changes, format!("ignored areas of camera yard {effect}"));
         }
         assert_eq!(described("name = \"yard\"", "name = \"gate\""), "camera gate added, camera yard removed");
         assert_eq!(described("out.jsonl", "other.jsonl"), "sink file changed");

@@ -944,3 +944,88 @@ fn an_address_that_is_almost_one_is_shown_as_it_should_be() {
         );
     }
 }
+
+/// The first error of a camera with this table, from its column on.
+fn area_error(table: &str) -> String {
+    let text = format!("{MODEL}[[camera]]\nname = \"a\"\nsource.type = \"pattern\"\n{table}\n");
+    sentences(&text).into_iter().next().unwrap()
+}
+
+#[test]
+fn each_wrong_area_has_its_own_sentence() {
+    let polygon = |corners: &str| area_error(&format!("[[camera.ignore]]\npolygon = {corners}"));
+    for (corners, sentence) in [
+        ("[[0, 0], [1, 1]]", "8:11 `camera.ignore.polygon` has 2 points, and an area needs at least 3: add more"),
+        (
+            "[[0, 0], [640, 0], [640, 480]]",
+            "8:11 `camera.ignore.polygon` has the point [640, 0] outside the frame: fractions are 0 to 1; for pixels, set \
+             `frame_size = [WIDTH, HEIGHT]`",
+        ),
+        (
+            "[[0, 0], [1, 1], [1, 0], [0, 1]]",
+            "8:11 `camera.ignore.polygon` crosses or touches itself: the edge from point 1 meets the edge from point 3; put the \
+             corners in order",
+        ),
+        (
+            "[[0, 0], [1, 0], [1, 1], [0, 0]]",
+            "8:11 `camera.ignore.polygon` has the same point twice, at positions 1 and 4: remove one; the last point joins the \
+             first by itself",
+        ),
+        (
+            "[[0, 0], [1, 0], [1]]",
+            "8:28 `camera.ignore.polygon` must be [x, y], two numbers from 0 to 16384, not a list",
+        ),
+        ("[[0, 0], [1, 0], [1, -1]]", "8:32 `camera.ignore.polygon` must be a number from 0 to 16384, not -1"),
+        (
+            "[[0, 0], [0.5, 0], [1, 1]]\nframe_size = [640, 480]",
+            "8:11 `camera.ignore.polygon` lies within one pixel of the frame, so its numbers are fractions: remove `frame_size`",
+        ),
+        (
+            "[[0, 0], [640, 0], [640, 481]]\nframe_size = [640, 480]",
+            "8:11 `camera.ignore.polygon` has the point [640, 481] outside the frame of 640x480 pixels: correct the point, or \
+             `frame_size`",
+        ),
+        (
+            "[[0, 0], [640, 0], [640, 480]]\nframe_size = [640]",
+            "9:14 `camera.ignore.frame_size` must be [width, height], two whole numbers from 1 to 16384, not a list",
+        ),
+    ] {
+        assert_eq!(polygon(corners), sentence);
+    }
+    let many = format!("[{}]", (0..65).map(|x| format!("[0.{x:03}, 0.5]")).collect::<Vec<_>>().join(", "));
+    assert!(polygon(&many).ends_with("has 65 points, more than 64: leave out corners, or use several polygons"));
+    let table = "[[camera.ignore]]\npolygon = [[0, 0], [1, 0], [1, 1]]\n";
+    assert_eq!(
+        area_error(&table.repeat(33)),
+        "71:1 a camera has at most 32 tables `[[camera.ignore]]`: remove some, or draw one around several"
+    );
+}
+
+#[test]
+fn a_privacy_mask_has_the_rules_of_a_polygon_and_a_fill() {
+    let polygon = "polygon = [[0, 0], [1, 0], [1, 0.5]]";
+    let masked = |more: &str| area_error(&format!("[[camera.privacy]]\n{polygon}\n{more}"));
+    let fill =
+        "9:8 `camera.privacy.fill` must be \"black\", \"mosaic\" or a colour, [red, green, blue] from 0 to 255, not";
+    assert_eq!(masked("fill = \"blur\""), format!("{fill} \"blur\""));
+    assert_eq!(masked("fill = [0, 0]"), format!("{fill} a list"));
+    assert_eq!(
+        masked("fill = [0, 0, 256]"),
+        "9:15 `camera.privacy.fill` must be a whole number from 0 to 255, not 256"
+    );
+    let crossing = area_error("[[camera.privacy]]\npolygon = [[0, 0], [1, 1], [1, 0], [0, 1]]");
+    assert!(crossing.starts_with("8:11 `camera.privacy.polygon` crosses or touches itself"), "{crossing}");
+}
+
+#[test]
+fn a_mask_over_the_whole_frame_is_a_warning() {
+    let text = format!(
+        "{MODEL}[[camera]]\nname = \"a\"\nsource.type = \"pattern\"\n[[camera.privacy]]\n\
+         polygon = [[0, 0], [640, 0], [640, 480], [0, 480]]\nframe_size = [640, 480]\n"
+    );
+    let mut report = Diagnostics::default();
+    assert!(Document::parse(&text, &mut report).config(Path::new("visiond.toml"), &mut report).is_some());
+    let findings = report.into_findings(Path::new("visiond.toml"), &text);
+    assert_eq!(findings.len(), 1);
+    assert_eq!(findings[0].message, "this mask covers the whole frame, so the model sees nothing: make it smaller");
+}

@@ -8,6 +8,7 @@
 //! is taken only for tracks, while the message is made, and for a message that lost masks. Only the lane that a reload takes a camera
 //! from may hold it meanwhile.
 
+mod ignored;
 mod masks;
 mod message;
 mod rounding;
@@ -20,8 +21,9 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use visiond_annotate::annotator::Annotator;
+use visiond_engine::detector::Detection;
 use visiond_frames::clock::Clock;
-use visiond_frames::frame::Frame;
+use visiond_frames::frame::{Frame, FrameFacts};
 use visiond_kernels::nvtx;
 use visiond_live::CameraView;
 use visiond_message::Message;
@@ -31,9 +33,10 @@ use visiond_telemetry::metrics::{CameraMetrics, LaneMetrics};
 use visiond_telemetry::trace;
 use visiond_tracker::TrackIds;
 
+pub use self::ignored::IgnoredArea;
 pub use self::message::message_of;
 pub use self::tracking::{CameraTracks, FrameTracks, TrackSettings};
-use crate::lane_result::LaneResult;
+use crate::lane_result::{LaneResult, ModelFacts};
 use crate::mailbox::Delivery;
 
 /// How often to log masks that are too large for their message.
@@ -50,6 +53,8 @@ pub struct Collector {
     annotator: Option<Arc<Annotator>>,
     /// How to track its objects, if the configuration asks for it, and their tracks.
     tracking: Option<(TrackSettings, Arc<Mutex<CameraTracks>>)>,
+    /// Where detections are dropped.
+    ignored: Vec<IgnoredArea>,
     /// The clients that watch the camera.
     pub view: Arc<CameraView>,
     /// Whether frames and images may be dropped.
@@ -119,12 +124,22 @@ impl Collector {
         outlet: Arc<Outlet>,
         mask_warnings: Arc<MaskWarnings>,
     ) -> Self {
-        Self { metrics, annotator, tracking, view, delivery, outlet, mask_warnings }
+        Self { metrics, annotator, tracking, ignored: Vec::new(), view, delivery, outlet, mask_warnings }
+    }
+
+    /// Returns the collector with areas in which detections are dropped.
+    pub fn ignoring(self, ignored: Vec<IgnoredArea>) -> Self {
+        Self { ignored, ..self }
     }
 
     /// Whether results need the pixels of their frames, because images are drawn or a client watches.
     pub fn wants_view(&self) -> bool {
         self.annotator.is_some() || self.view.wanted()
+    }
+
+    /// Drops the detections in the camera's ignored areas, before anything else knows of them. Allocates nothing.
+    pub fn drop_ignored(&self, frame: &FrameFacts, model: &ModelFacts, detections: &mut Vec<Detection>) {
+        ignored::drop_ignored(&self.ignored, frame, &model.labels, detections);
     }
 
     /// Returns the message of a result, whose postprocessing began at `start`. Waits for nothing.

@@ -475,6 +475,7 @@ impl Lane {
             }
             let PendingFrame { camera, facts, frame: view, timings: so_far } = work;
             let timings = Timings { preprocess: timings.preprocess_us, infer: timings.infer_us, ..so_far };
+            camera.drop_ignored(&facts, model, &mut state.found);
             let (detections, values) = (&*state.found, runner.values());
             // Tracing masks may take long or hang, so the watchdog monitors the lane meanwhile.
             let message = camera.join(&LaneResult { frame: facts, model, detections, values, timings }, start);

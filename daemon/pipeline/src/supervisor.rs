@@ -28,7 +28,9 @@ use visiond_system::threads::finished_by;
 use visiond_telemetry::metrics::{Activity, CameraMetrics, DropCause, LaneMetrics, LaneView, Phase};
 
 use super::camera::{ActiveCameras, Camera, CameraStreams, RetryPolicy};
-use super::collector::{CameraTracks, Collector, MaskWarnings, MessageLimit, Outlet, PublishFn, TrackSettings};
+use super::collector::{
+    CameraTracks, Collector, IgnoredArea, MaskWarnings, MessageLimit, Outlet, PublishFn, TrackSettings,
+};
 use super::frame_rate::FrameRate;
 use super::lane::{Lane, LaneMailbox, LaneModel, LaneSlot, ModelSwap, NeedsRestart};
 use super::mailbox::{Delivery, Mailbox};
@@ -50,6 +52,8 @@ pub struct CameraSpec {
     pub annotator: Option<Arc<Annotator>>,
     /// How to track its objects, if the configuration asks for it.
     pub track: Option<TrackSettings>,
+    /// Where detections are dropped.
+    pub ignored: Vec<IgnoredArea>,
     /// Whether its tracks go on: it shows what it showed before, to the same models.
     pub keeps_tracks: bool,
     /// The models that process its frames, at least one.
@@ -366,8 +370,9 @@ impl Pipeline {
                 });
                 let CameraRecord { metrics, mask_warnings, .. } = record.clone();
                 let (annotator, view) = (camera.annotator.clone(), self.context.live.view(&camera.name));
-                let outlet = Arc::clone(&self.outlet);
-                Arc::new(Collector::new(metrics, annotator, tracking, view, camera.delivery, outlet, mask_warnings))
+                let (delivery, outlet) = (camera.delivery, Arc::clone(&self.outlet));
+                let collector = Collector::new(metrics, annotator, tracking, view, delivery, outlet, mask_warnings);
+                Arc::new(collector.ignoring(camera.ignored.clone()))
             };
             let at = before.iter().position(|running| running.record.metrics.name == camera.name);
             match (camera.open, at) {

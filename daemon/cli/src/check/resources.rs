@@ -66,10 +66,16 @@ pub fn check(path: &Path, config: &Config, root: &DeTable<'_>, report: &mut Diag
                 format!("model {} finds no objects, so there is nothing to track: remove this table", model.name);
             report.report.warning(span(entry("camera", index), &["track"]), message);
         }
-        if let (Some(track), Some(labels)) = (&camera.track, of_models) {
-            let labels: Vec<_> = labels.into_iter().flatten().cloned().collect();
+        let Some(labels) = of_models else { continue };
+        let labels: Vec<_> = labels.into_iter().flatten().cloned().collect();
+        let refusal = "the camera's model does not have";
+        if let Some(track) = &camera.track {
             let at = span(entry("camera", index), &["track", "classes"]);
-            check_labels(&track.classes, &labels, "the camera's model does not have", at, report.report);
+            check_labels(&track.classes, &labels, refusal, at, report.report);
+        }
+        for ignore in &camera.ignore {
+            let at = span(entry("camera", index), &["ignore"]);
+            check_labels(&ignore.classes, &labels, refusal, at, report.report);
         }
     }
     for (index, error) in visiond_publish::check(&config.sinks) {

@@ -6,9 +6,11 @@ use std::str::FromStr;
 
 use toml::de::DeValue;
 use visiond_kernels::color::GreyLevels;
+use visiond_kernels::frame::MAX_SIDE;
+use visiond_kernels::privacy::Fill;
 
 use super::text::resolve_without_home;
-use super::{Refusal, filled, integer, list, quote, value, whole};
+use super::{Refusal, bracketed, filled, inline, integer, list, quote, real, value, whole};
 use crate::schema::KeyKind;
 
 /// Name of a V4L2 camera.
@@ -122,6 +124,50 @@ pub fn levels() -> KeyKind<GreyLevels> {
         let [low, high] = ends[..] else { return Err(Refusal::Reported) };
         GreyLevels::new(low, high)
             .ok_or_else(|| Refusal::Sentence(format!("must be [low, high] with low below high, not [{low}, {high}]")))
+    })
+}
+
+/// Returns the kind of a polygon's corners. [`Polygon`](visiond_kernels::polygon::Polygon) has the further rules.
+pub fn points() -> KeyKind<Vec<[f64; 2]>> {
+    list(pair("[x, y], two numbers from 0 to 16384", real(0.0..=f64::from(MAX_SIDE))))
+}
+
+/// Returns the kind of the size of a frame.
+pub fn frame_size() -> KeyKind<[u32; 2]> {
+    pair("[width, height], two whole numbers from 1 to 16384", whole(1..=MAX_SIDE))
+}
+
+/// Returns the kind of what masked pixels become.
+pub fn fill() -> KeyKind<Fill> {
+    let KeyKind { read, .. } = list(whole(0..=u8::MAX));
+    let text = |fill: &Fill| match fill {
+        Fill::Color([0, 0, 0]) => quote("black"),
+        Fill::Color(rgb) => format!("{rgb:?}"),
+        Fill::Mosaic => quote("mosaic"),
+    };
+    value("\"black\", \"mosaic\" or a colour, [red, green, blue] from 0 to 255", text, move |item, context| match item
+        .get_ref()
+    {
+        DeValue::String(text) if text == "black" => Ok(Fill::Color([0; 3])),
+        DeValue::String(text) if text == "mosaic" => Ok(Fill::Mosaic),
+        DeValue::Array(given) if given.len() == 3 => {
+            let rgb = read(item, context).and_then(|rgb| <[u8; 3]>::try_from(rgb).ok());
+            rgb.map(Fill::Color).ok_or(Refusal::Reported)
+        }
+        _ => Err("".into()),
+    })
+}
+
+/// Returns the kind of lists of two values of `kind`.
+fn pair<T: 'static>(description: &str, kind: KeyKind<T>) -> KeyKind<[T; 2]> {
+    let KeyKind { read, write, .. } = kind;
+    let text = move |both: &[T; 2]| bracketed(both.iter().map(|one| inline(write(one))));
+    value(description, text, move |item, context| {
+        let items = item.get_ref().as_array().ok_or("")?;
+        let [first, second] = items.iter().as_slice() else { return Err("".into()) };
+        let both = [read(first, context), read(second, context)];
+        let [Some(first), Some(second)] = both else { return Err(Refusal::Reported) };
+        Ok([first, second])
     })
 }
 

@@ -10,6 +10,7 @@ use proptest::sample::select;
 use visiond_engine::detector::MaskForm;
 use visiond_kernels::color::GreyLevels;
 use visiond_kernels::frame::PixelFormat;
+use visiond_kernels::privacy::Fill;
 
 use crate::kinds::Words;
 use crate::types::*;
@@ -201,15 +202,42 @@ prop_compose! {
     }
 }
 
+/// A valid polygon, in pixels or in fractions.
+fn polygon() -> impl Strategy<Value = (Vec<[f64; 2]>, Option<[u32; 2]>)> {
+    let sides = ([0.1..0.5, 0.6..1.0], [0.1..0.5, 0.6..1.0], of((2_u32..=16_384, 2_u32..=16_384)));
+    sides.prop_map(|([left, right], [top, bottom], size)| {
+        let (width, height) = size.map_or((1.0, 1.0), |(width, height)| (f64::from(width), f64::from(height)));
+        let corners = [[left, top], [right, top], [right, bottom], [left, bottom]];
+        (corners.map(|[x, y]| [x * width, y * height]).to_vec(), size.map(|(width, height)| [width, height]))
+    })
+}
+
+fn fill() -> impl Strategy<Value = Fill> {
+    prop_oneof![Just(Fill::Mosaic), any::<[u8; 3]>().prop_map(Fill::Color)]
+}
+
+prop_compose! {
+    fn privacy()((polygon, frame_size) in polygon(), fill in fill()) -> PrivacyConfig {
+        PrivacyConfig { polygon, frame_size, fill }
+    }
+}
+
+prop_compose! {
+    fn ignore()((polygon, frame_size) in polygon(), classes in vec(text(), 0..3)) -> IgnoreConfig {
+        IgnoreConfig { polygon, frame_size, classes }
+    }
+}
+
 prop_compose! {
     fn camera()(
         model in 0_usize..8, enabled: bool, fps in of(0.001..=1000.0_f64), source in source(), annotate in of(annotate()),
-        track in of(track()), smooth: bool,
+        track in of(track()), smooth: bool, ignore in vec(ignore(), 0..3),
+        privacy in vec(privacy(), 0..3),
     ) -> (usize, CameraConfig) {
         // Only where frames may be skipped.
         let max_fps = fps.filter(|_| !source.is_lossless());
         let smooth = smooth && track.is_some();
-        (model, CameraConfig { name: String::new(), model: None, enabled, max_fps, source, annotate, track, smooth })
+        (model, CameraConfig { name: String::new(), model: None, enabled, max_fps, source, annotate, track, smooth, privacy, ignore })
     }
 }
 

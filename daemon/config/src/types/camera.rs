@@ -6,14 +6,16 @@ use std::time::Duration;
 
 use visiond_kernels::color::{ColorMatrix, ColorRange, GreyLevels};
 use visiond_kernels::frame::{MAX_SIDE, PixelFormat};
+use visiond_kernels::polygon::{Polygon, PolygonError};
+use visiond_kernels::privacy::{Fill, PrivacyMask};
 
 use super::{FfmpegConfig, HOUR, MS, SECOND};
 use crate::kinds::{
-    Words, by_name, camera, choice, command_line, control, credential, duration, fingerprint, flag, fraction, http_url,
-    levels, list, location, name, path, real, rtsp_url, text, whole, word, word_of,
+    Words, by_name, camera, choice, command_line, control, credential, duration, fill, fingerprint, flag, fraction,
+    frame_size, http_url, levels, list, location, name, path, points, real, rtsp_url, text, whole, word, word_of,
 };
 use crate::table_macros::{section, union};
-use crate::tables::{table, union_table};
+use crate::tables::{table, tables, union_table};
 
 pub use crate::kinds::{CameraName, ControlValue, Fingerprint};
 
@@ -38,8 +40,17 @@ section! {
         track: Option<TrackConfig> as table() => optional_part,
         /// Give messages and pictures the boxes of tracks, without the detector's jitter. Requires the table `track`.
         smooth: bool as flag() => default(false),
+        /// An area that visiond blanks in every frame before anything else uses the frame. There may be several; a camera has at most
+        /// 32. See docs/privacy.md.
+        privacy: Vec<PrivacyConfig> as tables() => part,
+        /// An area whose detections are dropped before tracks, messages and images. There may be several; a camera has at most 32. See
+        /// docs/privacy.md.
+        ignore: Vec<IgnoreConfig> as tables() => part,
     }
 }
+
+/// The most tables `[[camera.privacy]]` of a camera, and the most tables `[[camera.ignore]]`.
+pub const MAX_AREAS: usize = 32;
 
 union! {
     /// The source of a camera's frames, by `type`.
@@ -468,6 +479,55 @@ section! {
         score: Option<f64> as fraction() => optional("0.5"),
         /// Track only these classes, by label; empty: all.
         classes: Vec<String> as list(text()) => default(Vec::new()),
+    }
+}
+
+impl CameraConfig {
+    /// Returns the areas that are blanked.
+    ///
+    /// # Errors
+    /// The corners of one are no polygon; `check` reports that.
+    pub fn privacy_masks(&self) -> Result<Vec<PrivacyMask>, PolygonError> {
+        let mask = |mask: &PrivacyConfig| {
+            Ok(PrivacyMask { polygon: Polygon::new(&mask.polygon, mask.frame_size)?, fill: mask.fill })
+        };
+        self.privacy.iter().map(mask).collect()
+    }
+}
+
+section! {
+    /// A table `[[camera.privacy]]`.
+    pub struct PrivacyConfig {
+        /// The corners in order, 3 to 64, as fractions of the frame's width and height from its top-left corner. Every pixel that the
+        /// polygon touches is blanked.
+        polygon: Vec<[f64; 2]> as points() => required("[[0.0, 0.0], [0.3, 0.0], [0.3, 0.1], [0.0, 0.1]]"),
+        /// The corners are pixels of a frame of this width and height. They keep their places if the camera's frames have another size.
+        frame_size: Option<[u32; 2]> as frame_size() => optional("[1920, 1080]"),
+        /// The pixels become "black", a "mosaic" of blocks of a fortieth of the frame's longer side, or the colour [red, green, blue].
+        fill: Fill as fill() => default(Fill::Color([0, 0, 0])),
+    }
+}
+
+section! {
+    /// A table `[[camera.ignore]]`.
+    pub struct IgnoreConfig {
+        /// The corners in order, 3 to 64, as fractions of the frame's width and height from its top-left corner. A detection whose
+        /// anchor, the middle of its box's lower edge, is inside is dropped.
+        polygon: Vec<[f64; 2]> as points() => required("[[0.0, 0.0], [0.3, 0.0], [0.3, 0.1], [0.0, 0.1]]"),
+        /// The corners are pixels of a frame of this width and height. They keep their places if the camera's frames have another size.
+        frame_size: Option<[u32; 2]> as frame_size() => optional("[1920, 1080]"),
+        /// Drop only these classes, by label; empty: all.
+        classes: Vec<String> as list(text()) => default(Vec::new()),
+    }
+}
+
+impl IgnoreConfig {
+    /// Returns the area.
+    ///
+    /// # Errors
+    /// The corners are no polygon; `check` reports that.
+    pub fn area(&self) -> Result<Polygon, PolygonError> {
+        Polygon::new(&self.polygon, self.frame_size)
     }
 }
 

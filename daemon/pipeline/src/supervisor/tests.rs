@@ -68,6 +68,7 @@ fn starts(name: &str, orders: &Arc<Orders>) -> CameraSpec {
         delivery: Delivery::Lossless,
         annotator: None,
         track: None,
+        ignored: Vec::new(),
         keeps_tracks: false,
         models: vec!["fake".into()],
     }
@@ -82,6 +83,7 @@ fn stays(name: &str) -> CameraSpec {
         delivery: Delivery::Lossless,
         annotator: None,
         track: None,
+        ignored: Vec::new(),
         keeps_tracks: false,
         models: vec!["fake".into()],
     }
