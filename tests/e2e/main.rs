@@ -50,3 +50,4 @@ mod stopping;
 mod thermal;
 mod trace;
 mod verify;
+mod views;

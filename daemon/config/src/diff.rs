@@ -86,7 +86,7 @@ impl ConfigDiff {
         let (before, after) = (cameras(old), cameras(new));
         let name = |(camera, _): &&(&CameraConfig, _)| camera.name.clone();
         changes.cameras = compare(before.iter(), after.iter(), name, |(a, model_a), (b, model_b)| {
-            same_buffers && model_a == model_b && a.source == b.source && a.max_fps == b.max_fps
+            same_buffers && model_a == model_b && a.source == b.source && a.max_fps == b.max_fps && a.view() == b.view()
         });
         let drawn = |(camera, _): &&(&CameraConfig, _)| camera.annotate.is_some();
         let (drawn_before, drawn_after) = (before.iter().filter(drawn), after.iter().filter(drawn));
@@ -259,6 +259,13 @@ mod tests {
         assert_eq!(described("objects.onnx", "better.onnx"), "model objects loaded again");
         assert_eq!(described("fps = 5.0", "fps = 6.0"), "camera yard opened again");
         assert_eq!(described("name = \"yard\"", "name = \"yard\"\n        max_fps = 2"), "camera yard opened again");
+        for key in ["rotate = 90", "flip = \"vertical\"", "crop = [0, 0, 64, 64]"] {
+            assert_eq!(
+                described("name = \"yard\"", &format!("name = \"yard\"\n{key}")),
+                "camera yard opened again",
+                "{key}"
+            );
+        }
         assert_eq!(described("every = 30", "every = 40"), "pictures of camera yard changed");
         assert_eq!(described("annotate =", "# "), "pictures of camera yard removed");
         assert_eq!(described("name = \"yard\"", "name = \"yard\"\n        track = {}"), "tracks of camera yard added");

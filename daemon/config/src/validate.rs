@@ -10,6 +10,7 @@ use std::path::{Component, Path, PathBuf};
 use visiond_ground::nearest::nearest;
 use visiond_kernels::color::{ColorDescription, ColorRange, GreyLevels};
 use visiond_kernels::frame::FrameLayout;
+use visiond_kernels::view::ViewSpec;
 use visiond_system::preflight::{folder_of, overlap};
 
 use super::diagnostics::Diagnostics;
@@ -149,6 +150,7 @@ impl Checks<'_> {
                 "`smooth` needs tracks, and this camera has none: add the table `[camera.track]`, or remove `smooth`";
             self.error(&camera.smooth.place, message);
         }
+        self.crop(camera);
         match &camera.source.value {
             Some(SourceRead::V4l2(v4l2)) => {
                 let format = v4l2.format.value.map(|format| match format {
@@ -181,6 +183,21 @@ impl Checks<'_> {
                 self.certificate("https", &[&still.url], &still.ca, &still.fingerprint, &still.insecure);
             }
             Some(SourceRead::Images(_) | SourceRead::Pattern(_)) | None => {}
+        }
+    }
+
+    /// Checks that a part in pixels is inside of a frame whose size the file has.
+    fn crop(&mut self, camera: &Read<CameraConfig>) {
+        let size = match &camera.source.value {
+            Some(SourceRead::V4l2(v4l2)) => v4l2.width.value.zip(v4l2.height.value),
+            Some(SourceRead::Command(command)) => command.width.value.zip(command.height.value),
+            Some(SourceRead::Pattern(pattern)) => pattern.width.value.zip(pattern.height.value),
+            _ => None,
+        };
+        if let (Some(crop), Some(size)) = (camera.crop.value, size)
+            && let Err(error) = (ViewSpec { crop: Some(crop), ..ViewSpec::default() }).of(size)
+        {
+            self.error(&camera.crop.place, error.to_string());
         }
     }
 

@@ -23,6 +23,7 @@ use visiond_annotate::annotator::Annotator;
 use visiond_frames::clock::Clock;
 use visiond_frames::frame::Frame;
 use visiond_kernels::nvtx;
+use visiond_kernels::view::ViewSpec;
 use visiond_live::CameraView;
 use visiond_message::Message;
 use visiond_system::backoff::RateLimit;
@@ -54,6 +55,8 @@ pub struct Collector {
     pub view: Arc<CameraView>,
     /// Whether frames and images may be dropped.
     pub delivery: Delivery,
+    /// How models see its frames.
+    pub view_spec: ViewSpec,
     outlet: Arc<Outlet>,
     mask_warnings: Arc<MaskWarnings>,
 }
@@ -119,7 +122,14 @@ impl Collector {
         outlet: Arc<Outlet>,
         mask_warnings: Arc<MaskWarnings>,
     ) -> Self {
-        Self { metrics, annotator, tracking, view, delivery, outlet, mask_warnings }
+        let view_spec = ViewSpec::default();
+        Self { metrics, annotator, tracking, view, delivery, view_spec, outlet, mask_warnings }
+    }
+
+    /// Sets how models see the camera's frames.
+    #[must_use]
+    pub fn seen_as(self, view_spec: ViewSpec) -> Self {
+        Self { view_spec, ..self }
     }
 
     /// Whether results need the pixels of their frames, because images are drawn or a client watches.

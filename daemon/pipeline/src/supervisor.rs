@@ -21,6 +21,7 @@ use parking_lot::Mutex;
 use visiond_annotate::annotator::Annotator;
 use visiond_capture::source::Open;
 use visiond_frames::clock::{Clock, SystemClock};
+use visiond_kernels::view::ViewSpec;
 use visiond_live::{Live, PreviewFeed};
 use visiond_system::exit::ExitError;
 use visiond_system::stop::Stop;
@@ -54,6 +55,8 @@ pub struct CameraSpec {
     pub keeps_tracks: bool,
     /// The models that process its frames, at least one.
     pub models: Vec<Arc<str>>,
+    /// How they see its frames.
+    pub view: ViewSpec,
 }
 
 /// A lane to run; at least one camera uses its model.
@@ -365,7 +368,8 @@ impl Pipeline {
                 let CameraRecord { metrics, mask_warnings, .. } = record.clone();
                 let (annotator, view) = (camera.annotator.clone(), self.context.live.view(&camera.name));
                 let outlet = Arc::clone(&self.outlet);
-                Arc::new(Collector::new(metrics, annotator, tracking, view, camera.delivery, outlet, mask_warnings))
+                let new = Collector::new(metrics, annotator, tracking, view, camera.delivery, outlet, mask_warnings);
+                Arc::new(new.seen_as(camera.view))
             };
             let at = before.iter().position(|running| running.record.metrics.name == camera.name);
             match (camera.open, at) {

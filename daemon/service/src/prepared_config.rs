@@ -238,6 +238,7 @@ impl PreparedConfig {
             track,
             keeps_tracks,
             models,
+            view: camera.view(),
         });
         Ok(())
     }

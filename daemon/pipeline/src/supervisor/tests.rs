@@ -70,6 +70,7 @@ fn starts(name: &str, orders: &Arc<Orders>) -> CameraSpec {
         track: None,
         keeps_tracks: false,
         models: vec!["fake".into()],
+        view: ViewSpec::default(),
     }
 }
 
@@ -84,6 +85,7 @@ fn stays(name: &str) -> CameraSpec {
         track: None,
         keeps_tracks: false,
         models: vec!["fake".into()],
+        view: ViewSpec::default(),
     }
 }
 
