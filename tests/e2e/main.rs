@@ -51,3 +51,4 @@ mod stopping;
 mod thermal;
 mod trace;
 mod verify;
+mod views;

@@ -93,6 +93,7 @@ impl ConfigDiff {
                 && a.source == b.source
                 && a.max_fps == b.max_fps
                 && a.privacy == b.privacy
+                && a.view() == b.view()
         });
         let drawn = |(camera, _): &&(&CameraConfig, _)| camera.annotate.is_some();
         let (drawn_before, drawn_after) = (before.iter().filter(drawn), after.iter().filter(drawn));
@@ -272,6 +273,13 @@ mod tests {
         assert_eq!(described("objects.onnx", "better.onnx"), "model objects loaded again");
         assert_eq!(described("fps = 5.0", "fps = 6.0"), "camera yard opened again");
         assert_eq!(described("name = \"yard\"", "name = \"yard\"\n        max_fps = 2"), "camera yard opened again");
+        for key in ["rotate = 90", "flip = \"vertical\"", "crop = [0, 0, 64, 64]"] {
+            assert_eq!(
+                described("name = \"yard\"", &format!("name = \"yard\"\n{key}")),
+                "camera yard opened again",
+                "{key}"
+            );
+        }
         assert_eq!(described("every = 30", "every = 40"), "pictures of camera yard changed");
         assert_eq!(described("annotate =", "# "), "pictures of camera yard removed");
         assert_eq!(described("name = \"yard\"", "name = \"yard\"\n        track = {}"), "tracks of camera yard added");

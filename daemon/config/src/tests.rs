@@ -152,6 +152,41 @@ fn smooth_boxes_need_tracks_and_have_their_place() {
 }
 
 #[test]
+fn a_view_is_three_keys_that_are_checked() {
+    let camera = "[[camera]]\nname = \"a\"\nsource = { type = \"pattern\", width = 640, height = 480 }\n";
+    for (text, wanted) in [
+        ("rotate = 45\n", "`camera.rotate` must be 90 or 180 or 270, not 45"),
+        ("rotate = 0\n", "`camera.rotate` must be 90 or 180 or 270, not 0"),
+        ("flip = \"left\"\n", "`camera.flip` must be \"horizontal\" or \"vertical\""),
+        ("crop = 0.5\n", "`camera.crop` must be [x, y, width, height], all pixels or all fractions"),
+        ("crop = [0, 0, 10]\n", "`camera.crop` must be four numbers, [x, y, width, height], not 3"),
+        ("crop = [0, 0, \"a\", 1]\n", "`camera.crop` must be [x, y, width, height]"),
+        ("crop = [-2, 0, 10, 10]\n", "`camera.crop` must have no negative number"),
+        ("crop = [0.5, 0.5, 0.0, 0.5]\n", "`camera.crop` is empty"),
+        ("crop = [0.5, 0.5, 0.6, 0.5]\n", "`camera.crop` reaches beyond the frame: with a decimal point"),
+        ("crop = [0, 0, 1, 1]\n", "`camera.crop` is one pixel wide or high: write fractions with a decimal point"),
+        ("crop = [0, 0, 20000, 10]\n", "`camera.crop` reaches beyond the largest frame"),
+        (
+            "crop = [600, 0, 100, 100]\n",
+            "the crop [600, 0, 100, 100] is empty or reaches beyond the frame of 640x480 pixels",
+        ),
+    ] {
+        let found = sentences(&format!("{MODEL}{camera}{text}"));
+        assert!(found.len() == 1 && found[0].contains(wanted), "{text}: {found:?}");
+    }
+    let view = |text: &str| {
+        let config = Config::parse(&format!("{MODEL}{camera}{text}"), Path::new("visiond.toml")).unwrap();
+        let view = config.cameras[0].view().of((640, 480)).unwrap();
+        (view.crop(), view.picture_size(), view.point_to_frame(0.0, 0.0))
+    };
+    assert_eq!(view(""), ([0, 0, 640, 480], (640, 480), (0.0, 0.0)));
+    assert_eq!(view("rotate = 90"), ([0, 0, 640, 480], (480, 640), (0.0, 480.0)));
+    assert_eq!(view("crop = [0, 0.5, 1, 0.5]\nrotate = 270"), ([0, 240, 640, 240], (240, 640), (640.0, 240.0)));
+    let all = view("flip = \"horizontal\"\ncrop = [20, 40, 100, 200]\nrotate = 90");
+    assert_eq!(all, ([20, 40, 100, 200], (200, 100), (20.0, 40.0)));
+}
+
+#[test]
 fn amounts_are_accepted_from_the_documented_least_to_the_documented_most() {
     const MIB: u64 = 1 << 20;
     const HOUR_MS: u64 = 3_600_000;

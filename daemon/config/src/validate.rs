@@ -11,6 +11,7 @@ use visiond_ground::nearest::nearest;
 use visiond_kernels::color::{ColorDescription, ColorRange, GreyLevels};
 use visiond_kernels::frame::FrameLayout;
 use visiond_kernels::polygon::Polygon;
+use visiond_kernels::view::ViewSpec;
 use visiond_system::preflight::{folder_of, overlap};
 
 use super::diagnostics::Diagnostics;
@@ -160,6 +161,7 @@ impl Checks<'_> {
         for ignore in camera.ignore.value.iter().flatten() {
             self.area(&ignore.polygon, &ignore.frame_size);
         }
+        self.crop(camera);
         match &camera.source.value {
             Some(SourceRead::V4l2(v4l2)) => {
                 let format = v4l2.format.value.map(|format| match format {
@@ -213,6 +215,21 @@ impl Checks<'_> {
         let (corners, span) = points.set().filter(|_| frame_size.place.is_valid)?;
         let polygon = Polygon::new(corners, frame_size.value);
         polygon.map_err(|error| self.0.error(span, format!("`{}` {error}", points.place.path))).ok()
+    }
+
+    /// Checks that a part in pixels is inside of a frame whose size the file has.
+    fn crop(&mut self, camera: &Read<CameraConfig>) {
+        let size = match &camera.source.value {
+            Some(SourceRead::V4l2(v4l2)) => v4l2.width.value.zip(v4l2.height.value),
+            Some(SourceRead::Command(command)) => command.width.value.zip(command.height.value),
+            Some(SourceRead::Pattern(pattern)) => pattern.width.value.zip(pattern.height.value),
+            _ => None,
+        };
+        if let (Some(crop), Some(size)) = (camera.crop.value, size)
+            && let Err(error) = (ViewSpec { crop: Some(crop), ..ViewSpec::default() }).of(size)
+        {
+            self.error(&camera.crop.place, error.to_string());
+        }
     }
 
     /// Checks that `login` comes with a URL that has no user.

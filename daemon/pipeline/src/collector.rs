@@ -25,6 +25,7 @@ use visiond_engine::detector::Detection;
 use visiond_frames::clock::Clock;
 use visiond_frames::frame::{Frame, FrameFacts};
 use visiond_kernels::nvtx;
+use visiond_kernels::view::ViewSpec;
 use visiond_live::CameraView;
 use visiond_message::Message;
 use visiond_system::backoff::RateLimit;
@@ -59,6 +60,8 @@ pub struct Collector {
     pub view: Arc<CameraView>,
     /// Whether frames and images may be dropped.
     pub delivery: Delivery,
+    /// How models see its frames.
+    pub view_spec: ViewSpec,
     outlet: Arc<Outlet>,
     mask_warnings: Arc<MaskWarnings>,
 }
@@ -124,12 +127,19 @@ impl Collector {
         outlet: Arc<Outlet>,
         mask_warnings: Arc<MaskWarnings>,
     ) -> Self {
-        Self { metrics, annotator, tracking, ignored: Vec::new(), view, delivery, outlet, mask_warnings }
+        let (ignored, view_spec) = (Vec::new(), ViewSpec::default());
+        Self { metrics, annotator, tracking, ignored, view, delivery, view_spec, outlet, mask_warnings }
     }
 
     /// Returns the collector with areas in which detections are dropped.
     pub fn ignoring(self, ignored: Vec<IgnoredArea>) -> Self {
         Self { ignored, ..self }
+    }
+
+    /// Sets how models see the camera's frames.
+    #[must_use]
+    pub fn seen_as(self, view_spec: ViewSpec) -> Self {
+        Self { view_spec, ..self }
     }
 
     /// Whether results need the pixels of their frames, because images are drawn or a client watches.

@@ -534,10 +534,13 @@ fn fail(work: &PendingFrame) {
 /// Begins a run on all of `works`.
 fn begin_run(runner: &mut dyn ModelRunner, works: &VecDeque<PendingFrame>) -> Result<RunId, RunError> {
     let mut views = Vec::with_capacity(works.len());
-    for (index, frame) in works.iter().map(|work| &work.frame).enumerate() {
+    for (index, work) in works.iter().enumerate() {
         // Every frame is still there: it is dropped after its run has begun.
-        let Some(frame) = frame else { continue };
-        views.push(frame.view().map_err(|error| RunError::new(Fault::Frame(index), error))?);
+        let Some(frame) = &work.frame else { continue };
+        let whole = frame.view().map_err(|error| RunError::new(Fault::Frame(index), error))?;
+        let view = work.camera.view_spec.of((whole.width(), whole.height()));
+        let view = view.map_err(|error| RunError::new(Fault::Frame(index), error))?;
+        views.push(whole.viewed(view).map_err(|error| RunError::new(Fault::Frame(index), error))?);
     }
     runner.begin(&views)
 }

@@ -21,6 +21,7 @@ use parking_lot::Mutex;
 use visiond_annotate::annotator::Annotator;
 use visiond_capture::source::Open;
 use visiond_frames::clock::{Clock, SystemClock};
+use visiond_kernels::view::ViewSpec;
 use visiond_live::{Live, PreviewFeed};
 use visiond_system::exit::ExitError;
 use visiond_system::stop::Stop;
@@ -58,6 +59,8 @@ pub struct CameraSpec {
     pub keeps_tracks: bool,
     /// The models that process its frames, at least one.
     pub models: Vec<Arc<str>>,
+    /// How they see its frames.
+    pub view: ViewSpec,
 }
 
 /// A lane to run; at least one camera uses its model.
@@ -372,7 +375,7 @@ impl Pipeline {
                 let (annotator, view) = (camera.annotator.clone(), self.context.live.view(&camera.name));
                 let (delivery, outlet) = (camera.delivery, Arc::clone(&self.outlet));
                 let collector = Collector::new(metrics, annotator, tracking, view, delivery, outlet, mask_warnings);
-                Arc::new(collector.ignoring(camera.ignored.clone()))
+                Arc::new(collector.ignoring(camera.ignored.clone()).seen_as(camera.view))
             };
             let at = before.iter().position(|running| running.record.metrics.name == camera.name);
             match (camera.open, at) {

@@ -248,6 +248,7 @@ impl PreparedConfig {
             ignored,
             keeps_tracks,
             models,
+            view: camera.view(),
         });
         Ok(())
     }

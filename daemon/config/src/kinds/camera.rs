@@ -1,4 +1,4 @@
-//! V4L2 camera names for the key `device`, control values, whose type only the camera knows, and grey levels.
+//! V4L2 camera names for the key `device`, control values, whose type only the camera knows, grey levels, and crops.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -8,6 +8,7 @@ use toml::de::DeValue;
 use visiond_kernels::color::GreyLevels;
 use visiond_kernels::frame::MAX_SIDE;
 use visiond_kernels::privacy::Fill;
+use visiond_kernels::view::Crop;
 
 use super::text::resolve_without_home;
 use super::{Refusal, bracketed, filled, inline, integer, list, quote, real, value, whole};
@@ -168,6 +169,56 @@ fn pair<T: 'static>(description: &str, kind: KeyKind<T>) -> KeyKind<[T; 2]> {
         let both = [read(first, context), read(second, context)];
         let [Some(first), Some(second)] = both else { return Err(Refusal::Reported) };
         Ok([first, second])
+    })
+}
+
+/// Returns the kind of parts of a frame: pixels, or fractions if a number has a decimal point.
+pub fn crop() -> KeyKind<Crop> {
+    let description = "[x, y, width, height], all pixels or all fractions with a decimal point";
+    value(description, Crop::to_string, |item, _| {
+        let items = item.get_ref().as_array().ok_or("")?;
+        let mut numbers = [0.0; 4];
+        if items.len() != numbers.len() {
+            let given = items.len();
+            return Err(Refusal::Sentence(format!("must be four numbers, [x, y, width, height], not {given}")));
+        }
+        let mut is_fraction = false;
+        for (number, item) in numbers.iter_mut().zip(items.iter()) {
+            let found = match item.get_ref() {
+                DeValue::Integer(whole) => integer(whole).map(|whole| whole as f64),
+                DeValue::Float(real) => {
+                    is_fraction = true;
+                    real.as_str().parse().ok()
+                }
+                _ => None,
+            };
+            *number = found.filter(|found: &f64| found.is_finite()).ok_or("")?;
+        }
+        let [x, y, width, height] = numbers;
+        let refuse = |sentence: &str| Err(Refusal::Sentence(sentence.to_owned()));
+        if numbers.iter().any(|&number| number < 0.0) {
+            return refuse("must have no negative number");
+        }
+        if width == 0.0 || height == 0.0 {
+            return refuse("is empty: width and height must be above 0");
+        }
+        let (most, ends) = (if is_fraction { 1.0 } else { f64::from(MAX_SIDE) }, [x + width, y + height]);
+        // 0.7 + 0.3 may be a little above 1.
+        if ends.iter().any(|&end| end > most + 1e-9) {
+            return refuse(if is_fraction {
+                "reaches beyond the frame: with a decimal point, all numbers are fractions, and x + width and y + height must be \
+                 at most 1"
+            } else {
+                "reaches beyond the largest frame, which has 16384 pixels a side"
+            });
+        }
+        if is_fraction {
+            return Ok(Crop::Fractions(numbers));
+        }
+        if ends.iter().any(|&end| end <= 1.0) {
+            return refuse("is one pixel wide or high: write fractions with a decimal point, such as 1.0");
+        }
+        Ok(Crop::Pixels(numbers.map(|number| number as u32)))
     })
 }
 

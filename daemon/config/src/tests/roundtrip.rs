@@ -11,6 +11,7 @@ use visiond_engine::detector::MaskForm;
 use visiond_kernels::color::GreyLevels;
 use visiond_kernels::frame::PixelFormat;
 use visiond_kernels::privacy::Fill;
+use visiond_kernels::view::{Crop, Flip};
 
 use crate::kinds::Words;
 use crate::types::*;
@@ -228,16 +229,31 @@ prop_compose! {
     }
 }
 
+fn view() -> impl Strategy<Value = (Option<Crop>, Option<u32>, Option<Flip>)> {
+    let pixels =
+        (0..8000_u32, 0..8000_u32, 2..8000_u32, 2..8000_u32).prop_map(|(x, y, w, h)| Crop::Pixels([x, y, w, h]));
+    let crop = prop_oneof![pixels, (0.001..=0.75, 0.5..=1.0).prop_map(|(w, h)| Crop::Fractions([0.25, 0.0, w, h]))];
+    (of(crop), of(select(vec![90, 180, 270])), of(select(vec![Flip::Horizontal, Flip::Vertical])))
+}
+
 prop_compose! {
     fn camera()(
         model in 0_usize..8, enabled: bool, fps in of(0.001..=1000.0_f64), source in source(), annotate in of(annotate()),
         track in of(track()), smooth: bool, ignore in vec(ignore(), 0..3),
-        privacy in vec(privacy(), 0..3),
+        privacy in vec(privacy(), 0..3), (crop, rotate, flip) in view(),
     ) -> (usize, CameraConfig) {
         // Only where frames may be skipped.
         let max_fps = fps.filter(|_| !source.is_lossless());
         let smooth = smooth && track.is_some();
-        (model, CameraConfig { name: String::new(), model: None, enabled, max_fps, source, annotate, track, smooth, privacy, ignore })
+        // Outside of a frame whose size is known, it would be refused.
+        let crop = crop.filter(|_| {
+            !matches!(source, SourceConfig::V4l2(_) | SourceConfig::Command(_) | SourceConfig::Pattern(_))
+        });
+        let camera = CameraConfig {
+            name: String::new(), model: None, enabled, max_fps, crop, rotate, flip, source, annotate, track, smooth,
+            privacy, ignore,
+        };
+        (model, camera)
     }
 }
 

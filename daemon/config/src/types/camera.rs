@@ -8,11 +8,13 @@ use visiond_kernels::color::{ColorMatrix, ColorRange, GreyLevels};
 use visiond_kernels::frame::{MAX_SIDE, PixelFormat};
 use visiond_kernels::polygon::{Polygon, PolygonError};
 use visiond_kernels::privacy::{Fill, PrivacyMask};
+use visiond_kernels::view::{Crop, Flip, Orientation, ViewSpec};
 
 use super::{FfmpegConfig, HOUR, MS, SECOND};
 use crate::kinds::{
-    Words, by_name, camera, choice, command_line, control, credential, duration, fill, fingerprint, flag, fraction,
-    frame_size, http_url, levels, list, location, name, path, points, real, rtsp_url, text, whole, word, word_of,
+    Words, by_name, camera, choice, command_line, control, credential, crop, duration, fill, fingerprint, flag,
+    fraction, frame_size, http_url, levels, list, location, name, path, points, real, rtsp_url, text, whole, word,
+    word_of,
 };
 use crate::table_macros::{section, union};
 use crate::tables::{table, tables, union_table};
@@ -31,6 +33,14 @@ section! {
         /// Maximum frames per second for the model; further frames are skipped, which counts as the drop cause "skipped".
         /// Without it, every frame. Only for sources that do not wait for the model.
         max_fps: Option<f64> as real(0.001..=1000.0) => optional("5"),
+        /// The part of the frame that the model sees: x, y, width, height. Whole numbers are pixels; with a decimal point, they are
+        /// fractions of the frame's width and height. Its edges move outwards to even pixels. `crop`, `rotate` and `flip` apply in
+        /// this order, and coordinates in messages remain those of the whole, unturned frame.
+        crop: Option<Crop> as crop() => optional("[0.25, 0.0, 0.5, 1.0]"),
+        /// Degrees by which the model sees the frame turned clockwise, for a camera that is mounted on its side or upside down.
+        rotate: Option<u32> as choice(&[90, 180, 270]) => optional("90"),
+        /// Mirror the frame for the model: "horizontal" swaps left and right, "vertical" swaps top and bottom.
+        flip: Option<Flip> as word() => optional(r#""horizontal""#),
         /// The source of its frames.
         source: SourceConfig as union_table() => required_part,
         /// Images with boxes drawn. Set `every`, `on_detection` or both. Without this table, visiond stores no images.
@@ -51,6 +61,14 @@ section! {
 
 /// The most tables `[[camera.privacy]]` of a camera, and the most tables `[[camera.ignore]]`.
 pub const MAX_AREAS: usize = 32;
+
+impl CameraConfig {
+    /// Returns how the model sees the camera's frames.
+    pub fn view(&self) -> ViewSpec {
+        let turned = Orientation::UPRIGHT.turned(self.rotate.unwrap_or(0) / 90);
+        ViewSpec { crop: self.crop, orientation: self.flip.map_or(turned, |flip| turned.flipped(flip)) }
+    }
+}
 
 union! {
     /// The source of a camera's frames, by `type`.
@@ -565,6 +583,7 @@ words!(VideoPixels: "bgr" = Self::Bgr, "native" = Self::Native);
 words!(IoMode: "userptr" = Self::Userptr, "mmap" = Self::Mmap, "copy" = Self::Copy);
 words!(Pace: "realtime" = Self::Realtime, "fastest" = Self::Fastest);
 words!(CommandContainer: "y4m" = Self::Y4m, "raw" = Self::Raw);
+words!(Flip: "horizontal" = Self::Horizontal, "vertical" = Self::Vertical);
 words!(PictureFormat: "jpeg" = Self::Jpeg, "png" = Self::Png);
 
 impl Words for PixelFormat {

@@ -71,6 +71,7 @@ fn starts(name: &str, orders: &Arc<Orders>) -> CameraSpec {
         ignored: Vec::new(),
         keeps_tracks: false,
         models: vec!["fake".into()],
+        view: ViewSpec::default(),
     }
 }
 
@@ -86,6 +87,7 @@ fn stays(name: &str) -> CameraSpec {
         ignored: Vec::new(),
         keeps_tracks: false,
         models: vec!["fake".into()],
+        view: ViewSpec::default(),
     }
 }
 
