@@ -11,7 +11,7 @@ use flate2::write::DeflateEncoder;
 fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo::rerun-if-changed=ptx");
     let out = env::var("OUT_DIR")?;
-    for name in ["filter", "mask", "preprocess"] {
+    for name in ["filter", "mask", "preprocess", "privacy"] {
         let text = fs::read(format!("ptx/{name}.ptx"))?;
         let mut packed = DeflateEncoder::new(File::create(Path::new(&out).join(name))?, Compression::best());
         io::copy(&mut text.as_slice(), &mut packed)?;

@@ -19,8 +19,10 @@ use visiond_ground::gpu_lost::is_gpu_lost;
 use visiond_kernels::frame::FrameView;
 use visiond_kernels::mask::{ClassRegion, Mask, MaskJob};
 use visiond_kernels::nms::{Nms, NmsOptions, Overlap};
+use visiond_kernels::placement::Mapping;
 use visiond_kernels::preprocess::PreprocessSpec;
 use visiond_kernels::tensor::TensorRef;
+use visiond_kernels::view::View;
 
 use self::cuda::CudaRunner;
 use self::host::HostRunner;
@@ -374,8 +376,20 @@ impl Detector {
         self.runner.decode(run, slot, self.head.as_mut(), self.options.score_threshold, &mut self.decoded)?;
         if self.decoded.has_class_map {
             self.class_detections(out);
-            return Ok(());
+        } else {
+            self.object_detections((run, slot), &mapping, out)?;
         }
+        self.map_to_frame(mapping.view(), out);
+        Ok(())
+    }
+
+    /// Makes a detection for each object of a slot, best first.
+    fn object_detections(
+        &mut self,
+        (run, slot): (RunId, usize),
+        mapping: &Mapping,
+        out: &mut Vec<Detection>,
+    ) -> Result<(), DetectorError> {
         let Self { decoded, nms, options, wanted, mask_jobs, masks, .. } = self;
         mask_jobs.clear();
         if let Some(wanted) = wanted {
@@ -414,6 +428,28 @@ impl Detector {
             self.give_masks(lost, out);
         }
         Ok(())
+    }
+
+    /// Maps results from the picture that the model saw to the camera's frame. Does nothing if that was the frame.
+    fn map_to_frame(&mut self, view: &View, out: &mut [Detection]) {
+        if view.is_whole() {
+            return;
+        }
+        for detection in out {
+            detection.box_in_source = detection.box_in_source.map(|corners| view.box_to_frame(corners));
+            detection.oriented = detection.oriented.map(|turned| view.oriented_to_frame(&turned));
+            for point in &mut detection.keypoints {
+                let (x, y) = view.point_to_frame(f64::from(point.x), f64::from(point.y));
+                (point.x, point.y) = (x as f32, y as f32);
+            }
+            detection.mask = detection.mask.take().map(|mask| mask.in_frame(view));
+        }
+        let depth = &mut self.decoded.values.depth;
+        if !depth.is_empty() {
+            let grid = (depth.columns, depth.rows);
+            view.grid_to_frame(grid, &mut depth.median);
+            (depth.columns, depth.rows) = view.grid_to_frame(grid, &mut depth.nearest);
+        }
     }
 
     /// Makes a detection for each wanted class of the frame's class map, largest first.

@@ -13,6 +13,7 @@ use visiond_engine::engine::{Backend, Engine, EngineOptions};
 use visiond_kernels::color::ColorDescription;
 use visiond_kernels::frame::{FrameLayout, PixelFormat};
 use visiond_kernels::nms::iou;
+use visiond_kernels::view::{Orientation, View};
 
 fn repository(path: &str) -> std::path::PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path)
@@ -85,6 +86,44 @@ fn the_sample_network_sees_what_opencv_and_onnxruntime_see() {
 }
 
 /// Nodes that make `score` [N, 1, 1] of the brightness (0 to 1) of `x`, four-dimensional, in 0..=1.
+#[test]
+fn a_turned_and_cropped_camera_has_the_detections_of_the_upright_picture_in_its_own_pixels() {
+    let model = repository("config/models/nanodet-g-416.onnx");
+    let rgb = image::open(repository("tests/media/chelsea.png")).unwrap().into_rgb8();
+    let (backend, engine) = backends().into_iter().map(|backend| (backend, load(backend, &model))).next().unwrap();
+    let card = Card::for_model(&model, None, engine.metadata(), engine.inputs(), engine.outputs()).unwrap();
+    let mut detector = Detector::new(&engine, &card, &DetectorOptions::default()).unwrap();
+    let upright = look_at(&mut detector, rgb.width(), rgb.height(), &rgb);
+    assert!(!upright.is_empty());
+    for orientation in Orientation::all() {
+        // The camera's frame, with the picture 20 columns from the left and 6 rows from the top of something else.
+        let (width, height) = orientation.size_of(rgb.dimensions());
+        let size = (width + 31, height + 9);
+        let view = View::new(size, [20, 6, width, height], orientation).unwrap();
+        // The picture's size is odd: the crop takes a further column or row.
+        let (seen_width, seen_height) = view.picture_size();
+        let shown = image::imageops::crop_imm(&rgb, 0, 0, seen_width.min(rgb.width()), seen_height.min(rgb.height()));
+        let mut seen = image::RgbImage::new(seen_width, seen_height);
+        image::imageops::replace(&mut seen, &shown.to_image(), 0, 0);
+        let mut frame = image::RgbImage::from_pixel(size.0, size.1, image::Rgb([200, 30, 90]));
+        for (x, y, pixel) in seen.enumerate_pixels() {
+            let (x, y) = view.point_to_frame(f64::from(x) + 0.5, f64::from(y) + 0.5);
+            frame.put_pixel(x as u32, y as u32, *pixel);
+        }
+        let wanted = look_at(&mut detector, seen_width, seen_height, &seen);
+        let layout = FrameLayout::packed(PixelFormat::Rgb, size.0, size.1, ColorDescription::default()).unwrap();
+        let run_id = detector.begin(&[layout.view(&frame).unwrap().viewed(view).unwrap()]).unwrap();
+        detector.finish(run_id).unwrap();
+        let found = detections(&mut detector, run_id, 0);
+        let in_frame = |one: &Detection| Detection {
+            box_in_source: one.box_in_source.map(|corners| view.box_to_frame(corners)),
+            ..one.clone()
+        };
+        assert_eq!(found, wanted.iter().map(in_frame).collect::<Vec<_>>(), "{backend} {orientation:?}");
+        assert_eq!(found.len(), upright.len(), "{orientation:?}");
+    }
+}
+
 fn brightness(x: &str) -> Vec<NodeProto> {
     let mut mean = node("ReduceMean", &[x], &["mean"]);
     mean.attribute = vec![ints("axes", &[1, 2, 3]), int("keepdims", 1)];

@@ -22,7 +22,8 @@ enum Colour : u32 { COLOUR_YUV, COLOUR_RGB, COLOUR_GREY, COLOUR_YUV_TRUNCATED };
 // A tensor of i32 is stored as f32 first: see round_tensor.
 enum DType : u32 { DTYPE_F32, DTYPE_F16, DTYPE_U8, DTYPE_I8 };
 
-// One component: that of pixel (x, y) is at address + (y >> y_shift) * pitch_bytes + (x >> x_shift) * step_bytes.
+// One component, whose rows are columns of the camera's frame if the picture is transposed; then all sizes and positions are of the
+// transposed frame. That of pixel (x, y) is at address + (y >> y_shift) * pitch_bytes + (x >> x_shift) * step_bytes.
 struct Component {
     u64 address;
     u32 pitch_bytes;
@@ -81,6 +82,8 @@ struct Frame {
     i32 reach[2];
     u32 listed_words;
     u32 tile_fours;
+    // For tiles, whose columns' table counts columns of the picture: all bits and the width if it is mirrored, else 0 and 0.
+    u32 mirror, mirror_from;
 };
 
 struct Job {
@@ -105,7 +108,7 @@ struct Job {
     float pad_level;
 };
 
-static_assert(sizeof(Component) == 24 && sizeof(Axis) == 16 && sizeof(Frame) == 240 && sizeof(Job) == 96, "see job.rs");
+static_assert(sizeof(Component) == 24 && sizeof(Axis) == 16 && sizeof(Frame) == 248 && sizeof(Job) == 96, "see job.rs");
 
 // The adjacent pixels of the tensor that one thread computes.
 constexpr u32 PIXELS = 4;

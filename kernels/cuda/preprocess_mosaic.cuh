@@ -15,12 +15,13 @@ INLINE u32 after(u32 position, u32 count) {
 template <class N>
 INLINE typename N::Wide sample(const Frame& frame, u64 row, u32 x) {
     u32 raw;
+    u64 at = row + offset_of(frame.components[0], x);
     if (frame.sample_bytes == 1) {
-        raw = read<u8>(row + x);
+        raw = read<u8>(at);
     } else if (frame.sample_bytes == 2) {
-        raw = read<u16>(row + 2ull * x);
+        raw = read<u16>(at);
     } else {
-        raw = read<u8>(row + 2ull * x) | u32(read<u8>(row + 2ull * x + 1)) << 8;
+        raw = read<u8>(at) | u32(read<u8>(at + 1)) << 8;
     }
     return N::sample(raw, frame.sample_gain);
 }

@@ -187,7 +187,7 @@ INLINE void read_apart(const Frame& frame, const Conversion& how, u32 pad, i32 x
         i32 at = min(max(x + i32(i), frame.reach[0]), frame.reach[1]);
         bool inside = u32(at) < frame.width;
         padded |= inside ? 0 : 0xffu << (8 * i);
-        taps.positions[i] = inside ? u32(at) : 0;
+        taps.positions[i] = inside ? (u32(at) ^ frame.mirror) + frame.mirror_from : 0;
     }
     u32 parts[3][PIXELS] = {};
     if (frame.source == SOURCE_MOSAIC) {

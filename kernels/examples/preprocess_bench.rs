@@ -1,6 +1,6 @@
 //! How long a preprocess takes: one JSON line a case, times in microseconds. tests/bench/preprocess runs it beside OpenCV.
 //!
-//!     preprocess_bench [--runs N] [--sampling NAME] [--only FORMAT]
+//!     preprocess_bench [--runs N] [--sampling NAME] [--only FORMAT] [--rotate QUARTERS] [--flip horizontal|vertical]
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -11,6 +11,7 @@ use visiond_kernels::frame::{BayerDepth, BayerOrder, FrameLayout, PixelFormat};
 use visiond_kernels::placement::Fit;
 use visiond_kernels::preprocess::{ChannelOrder, PreprocessSpec, Preprocessor, Sampling, TensorLayout};
 use visiond_kernels::tensor::{DType, TensorMut};
+use visiond_kernels::view::{Flip, Orientation, View};
 
 /// Format, frame's width and height, input's width and height, type.
 const CASES: &[(PixelFormat, [u32; 2], [u32; 2], DType)] = &[
@@ -48,6 +49,7 @@ const SAMPLINGS: &[(&str, Sampling)] = &[
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (mut runs, mut sampling, mut only) = (200_usize, Sampling::Opencv, None);
+    let (mut quarters, mut flip) = (0, None);
     let mut arguments = std::env::args().skip(1);
     while let Some(argument) = arguments.next() {
         match (argument.as_str(), arguments.next().as_deref()) {
@@ -57,7 +59,15 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                 sampling = found.ok_or_else(|| format!("unknown sampling {name}: use one of {SAMPLINGS:?}"))?.1;
             }
             ("--only", Some(value)) => only = Some(value.to_owned()),
-            _ => return Err("usage: preprocess_bench [--runs N] [--sampling NAME] [--only FORMAT]".into()),
+            ("--rotate", Some(value)) => quarters = value.parse()?,
+            ("--flip", Some("horizontal")) => flip = Some(Flip::Horizontal),
+            ("--flip", Some("vertical")) => flip = Some(Flip::Vertical),
+            _ => {
+                let options = "[--rotate QUARTERS] [--flip horizontal|vertical]";
+                return Err(
+                    format!("usage: preprocess_bench [--runs N] [--sampling NAME] [--only FORMAT] {options}").into()
+                );
+            }
         }
     }
     for &(format, [width, height], [input_width, input_height], dtype) in CASES {
@@ -82,7 +92,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         for (i, byte) in buffer.as_mut_slice().iter_mut().enumerate() {
             *byte = (i.wrapping_mul(0x9E37_79B9) >> 13) as u8;
         }
-        let frame = layout.view(buffer.as_slice())?;
+        let turned = Orientation::UPRIGHT.turned(quarters);
+        let orientation = flip.map_or(turned, |flip| turned.flipped(flip));
+        let view = View::new((width, height), [0, 0, width, height], orientation).ok_or("an empty view")?;
+        let frame = layout.view(buffer.as_slice())?.viewed(view)?;
         let shape = preprocessor.spec().shape();
         let mut tensor = UnifiedBuffer::host(shape.iter().product::<usize>() * dtype.size_bytes())?;
         let mut times_us = Vec::with_capacity(runs);

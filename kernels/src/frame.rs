@@ -5,6 +5,7 @@ use crate::color::{ColorDescription, GreyLevels, LevelMap};
 use crate::cuda::{CudaError, CudaStream, DeviceAddress};
 use crate::nvdec::Surface;
 pub use crate::pixel_format::{BayerDepth, BayerOrder, PixelFormat};
+use crate::view::View;
 
 /// The maximum number of planes of a format.
 pub const MAX_PLANES: usize = 3;
@@ -172,7 +173,8 @@ impl FrameLayout {
             *plane = Plane { bytes: &[], pitch_bytes, device: Some(surface.address().offset(offset_bytes)) };
         }
         let Self { format, width, height, color, .. } = *self;
-        FrameView { format, width, height, planes, color, buffer: None, surface: Some((surface, *self)) }
+        let view = View::whole((width, height));
+        FrameView { format, width, height, planes, color, view, buffer: None, surface: Some((surface, *self)) }
     }
 
     /// Does the same as [`view`](Self::view), for bytes that start at `device` on the GPU.
@@ -212,6 +214,8 @@ pub struct FrameView<'a> {
     height: u32,
     planes: [Plane<'a>; MAX_PLANES],
     color: ColorDescription,
+    /// The part of the frame that the planes are, and how it is to be seen.
+    view: View,
     /// The buffer that contains all planes, if known.
     buffer: Option<&'a UnifiedBuffer>,
     /// The surface in the GPU's memory that contains all planes, which then have no bytes for the host, and their layout in it.
@@ -239,7 +243,8 @@ impl<'a> FrameView<'a> {
         }
         let mut kept = [Plane::default(); MAX_PLANES];
         kept[..planes.len()].copy_from_slice(planes);
-        Ok(Self { format, width, height, planes: kept, color, buffer: None, surface: None })
+        let view = View::whole((width, height));
+        Ok(Self { format, width, height, planes: kept, color, view, buffer: None, surface: None })
     }
 
     /// Returns the pixel format.
@@ -260,6 +265,36 @@ impl<'a> FrameView<'a> {
     /// Returns the colours.
     pub fn color(&self) -> ColorDescription {
         self.color
+    }
+
+    /// Returns this frame as the preprocess is to see it; copies nothing. Everything else sees the part of the frame that the view
+    /// has, unturned.
+    ///
+    /// # Errors
+    /// The view is not one of a frame of this size, or this is a view already.
+    pub fn viewed(&self, view: View) -> Result<Self, FrameError> {
+        let size = (self.width, self.height);
+        if view.frame_size() != size || !self.view.is_whole() {
+            let of = view.frame_size();
+            return Err(FrameError(format!(
+                "cannot apply a view of {of:?} pixels to a frame of {size:?}: use a view of this size, and a whole frame"
+            )));
+        }
+        let [x, y, width, height] = view.crop();
+        let mut planes = self.planes;
+        for (index, plane) in planes.iter_mut().enumerate().take(self.format.plane_count()) {
+            // Both are even, so that chroma and mosaics begin there.
+            let row = if index == 0 { y as usize } else { y as usize / self.format.rows_per_chroma_row() };
+            let offset = row * plane.pitch_bytes + self.format.row_bytes(index, x);
+            plane.bytes = plane.bytes.get(offset..).unwrap_or(&[]);
+            plane.device = plane.device.map(|first| first.offset(offset));
+        }
+        Ok(Self { width, height, planes, view, ..*self })
+    }
+
+    /// Returns the part of the frame that this is, and how it is seen.
+    pub fn view(&self) -> View {
+        self.view
     }
 
     /// Returns the map from the samples of a grey frame to bytes.
@@ -283,7 +318,7 @@ impl<'a> FrameView<'a> {
     {
         let Some((surface, layout)) = self.surface else { return Ok(*self) };
         surface.copy_to(copy)?;
-        Ok(layout.view(copy)?)
+        Ok(layout.view(copy)?.viewed(self.view)?)
     }
 
     /// Returns the planes.

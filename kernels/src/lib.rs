@@ -3,8 +3,10 @@
 //! - [`buffer`]: the memory that a camera writes and a kernel reads.
 //! - [`auto_memory`]: measures which kind of memory suits a GPU.
 //! - [`frame`], [`color`]: the layout of a frame: pixel format, planes, pitches, colour matrix and range.
+//! - [`view`]: the part of a frame that a model sees, turned and mirrored.
 //! - [`placement`]: places a frame in a model's input, and maps back.
 //! - [`preprocess`]: turns a frame into a model's input tensor in one pass.
+//! - [`polygon`], [`privacy`]: an area of a frame, and blanking it.
 //! - [`cuda`]: one NVIDIA GPU: device, streams, events, graphs, kernels.
 //! - [`nvdec`]: decodes video on the GPU's video engine.
 //! - [`jpeg`]: decodes and encodes JPEG images.
@@ -31,6 +33,9 @@ pub mod nvtx;
 pub mod oriented;
 mod pixel_format;
 pub mod placement;
+pub mod polygon;
 pub mod preprocess;
+pub mod privacy;
 pub mod tensor;
 pub mod text_map;
+pub mod view;

@@ -10,6 +10,7 @@
 mod assemble;
 mod class_map;
 mod cuda;
+mod in_frame;
 mod launch;
 mod polygons;
 mod rle;

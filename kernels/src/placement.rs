@@ -7,6 +7,7 @@
 //! on the frame's edge maps back to the frame's edge.
 
 use crate::oriented::OrientedBox;
+use crate::view::View;
 
 /// How a frame is fitted into a model's input.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
@@ -262,13 +263,15 @@ impl AxisMap {
     }
 }
 
-/// The mapping between one frame size and one input size.
+/// The mapping between one frame size and one input size. If the model sees a part of the frame, or sees it turned, the source is the
+/// picture that it sees, and [`Mapping::view`] maps that to the frame.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Mapping {
     source: (u32, u32),
     input: (u32, u32),
     /// Columns, rows.
     axes: [AxisMap; 2],
+    view: View,
 }
 
 impl Mapping {
@@ -305,7 +308,18 @@ impl Mapping {
                 [AxisMap::warped(source.0, input.0, x), AxisMap::warped(source.1, input.1, y)]
             }
         };
-        Self { source, input, axes }
+        Self { source, input, axes, view: View::whole(source) }
+    }
+
+    /// Returns the same mapping for a source that is the picture of a view.
+    #[must_use]
+    pub fn of_view(self, view: View) -> Self {
+        Self { view, ..self }
+    }
+
+    /// Returns how the source lies in the camera's frame.
+    pub fn view(&self) -> &View {
+        &self.view
     }
 
     /// Returns width and height of the source in pixels.

@@ -52,6 +52,11 @@
 //! Where [`Placement::pad_first`](crate::placement::Placement::pad_first) is set, or a warp reads beyond the frame, the padding
 //! stands in for pixels: as a byte, half to even, except with [`Sampling::Exact`]. Luma is computed first here as well.
 //!
+//! A cropped, turned or mirrored frame ([`FrameView::viewed`](crate::frame::FrameView::viewed)) has the tensor of a frame that consists
+//! of these pixels: pixels are converted as they lie in the camera's frame, chroma included, and then moved. Edges are those of the
+//! crop. A mosaic is moved before it is demosaiced. A mirrored frame is read in the other direction; one that is turned by a quarter
+//! in bands of columns (`transposed`).
+//!
 //! For each row of the tensor, [`Sampling::Opencv`] and [`Sampling::Exact`] read the one or two rows of the frame that it needs at
 //! the columns that it needs (`fetch`), convert and resample them (`convert`, `bayer`) into row buffers that the next row may
 //! reuse (`rows`), mix, normalise and store them (`store`). There is no intermediate picture. [`cuda`] does the same on a GPU.
@@ -79,6 +84,7 @@ mod store;
 mod taps;
 #[cfg(test)]
 mod tests;
+mod transposed;
 
 pub use error::PreprocessError;
 pub use preprocessor::Preprocessor;

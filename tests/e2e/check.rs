@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::SystemTime;
 
+use visiond_tests::exports::classifier_of_bytes;
 use visiond_tests::{Daemon, assert_no_panic, certificates, fill, root, run, skip, stderr, visiond};
 
 /// Runs `visiond COMMAND c.toml` in `folder`.
@@ -436,6 +437,19 @@ fn a_label_to_track_that_the_model_does_not_have_is_a_warning() {
     assert!(said.contains("the camera's model does not have the class `Person`: did you mean `person`?"), "{said}");
     assert_eq!(said.matches("the camera's model").count(), 1, "{said}");
     assert!(!warnings("").contains("the camera's model"));
+}
+
+#[test]
+fn a_model_without_objects_has_nothing_to_track() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("net.onnx"), classifier_of_bytes()).unwrap();
+    let card =
+        "[input]\npreprocess = \"torchvision\"\n[head]\nfamily = \"classifier\"\n[classes]\nnames = [\"a\", \"b\"]\n";
+    fs::write(folder.path().join("net.toml"), card).unwrap();
+    let text = format!("[[model]]\nname = \"n\"\npath = \"net.onnx\"\n{PATTERN}[camera.track]\n");
+    fs::write(folder.path().join("c.toml"), text).unwrap();
+    let said = said(&in_folder(folder.path(), "check"));
+    assert!(said.contains("model n finds no objects, so there is nothing to track: remove this table"), "{said}");
 }
 
 #[test]

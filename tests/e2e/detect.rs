@@ -171,6 +171,11 @@ fn a_mot_file_is_for_one_video_and_never_replaces_it() {
     assert_eq!(fs::metadata(&clip).unwrap().len(), fs::metadata(video()).unwrap().len());
     let (status, error) = refused(&file, &[&picture("chelsea.png")]);
     assert!(status == INPUT && error.contains("chelsea.png is an image"), "{error}");
+    // A run that fails before its first frame leaves older tracks as they are.
+    fs::write(&file, "1,1,2,3,4,5,0.9,-1,-1,-1\n").unwrap();
+    let (status, _) = refused(&file, &[path("--model"), &folder.path().join("none.onnx"), &clip]);
+    assert_ne!(status, 0);
+    assert_eq!(fs::read_to_string(&file).unwrap(), "1,1,2,3,4,5,0.9,-1,-1,-1\n");
     let (status, error) = refused(&folder.path().join("none/tracks.txt"), &[&clip]);
     assert!(status == OUTPUT && error.contains("none/tracks.txt: No such file"), "{error}");
 }

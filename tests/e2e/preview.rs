@@ -68,7 +68,7 @@ impl Camera {
     }
 }
 
-fn film(path: &Path, (width, height): (u32, u32), color: &str, filter: &str) {
+pub fn film(path: &Path, (width, height): (u32, u32), color: &str, filter: &str) {
     let input = format!("color={color}:size={width}x{height}:rate=10:duration=2");
     let mut made = Command::new("ffmpeg");
     made.args(["-v", "error", "-f", "lavfi", "-i", &input, "-vf", filter, "-pix_fmt", "yuv420p"]);
@@ -76,7 +76,7 @@ fn film(path: &Path, (width, height): (u32, u32), color: &str, filter: &str) {
     assert!(made.status().unwrap().success());
 }
 
-fn serve(file: &Path, port: u16) -> Server {
+pub fn serve(file: &Path, port: u16) -> Server {
     let port = port.to_string();
     let login = ["--user", "gate", "--password", "swordfish"];
     Server::start(file, &[&["--port", &port, "--fps", "10", "--at-end", "loop"], &login[..]].concat())

@@ -1,5 +1,6 @@
 //! Same pixels: compares the CUDA preprocess with the CPU reference, for every format, fit, order, layout, type and sampling, on
-//! random frames of odd sizes with padded pitches, in the GPU's memory, in pinned memory and in host memory.
+//! random frames of odd sizes with padded pitches, in the GPU's memory, in pinned memory and in host memory, half of them cropped,
+//! turned and mirrored.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,6 +13,7 @@ use visiond_kernels::placement::Fit;
 use visiond_kernels::preprocess::cuda::CudaPreprocessor;
 use visiond_kernels::preprocess::{ChannelOrder, PreprocessSpec, Preprocessor, Sampling, TensorLayout};
 use visiond_kernels::tensor::{DType, TensorMut, TensorRef};
+use visiond_kernels::view::{Orientation, View};
 
 use crate::measure::Noise;
 use crate::report::{Failure, Report};
@@ -51,7 +53,7 @@ impl fmt::Display for Seen {
 
 /// A batch of random frames.
 struct Batch {
-    layouts: Vec<(FrameLayout, Place)>,
+    layouts: Vec<(FrameLayout, Place, View)>,
     host: Vec<Vec<u8>>,
     mapped: Vec<UnifiedBuffer>,
     device: Vec<DeviceBuffer>,
@@ -179,7 +181,20 @@ impl Batch {
                 Place::Host => {}
             }
             stream.synchronize()?;
-            batch.layouts.push((layout, place));
+            // Half of the frames are seen as they are, the others cropped, turned and mirrored.
+            let view = if below(noise, 2) == 0 {
+                View::whole((width, height))
+            } else {
+                let part = |noise: &mut Noise, side: u32| {
+                    let from = below(noise, side);
+                    (from, 1 + below(noise, side - from))
+                };
+                let ((x, columns), (y, rows)) = (part(noise, width), part(noise, height));
+                let orientation = Orientation::all().nth(below(noise, 8) as usize).unwrap_or_default();
+                let view = View::new((width, height), [x, y, columns, rows], orientation);
+                view.ok_or_else(|| Failure::Broken("a view outside of its frame".to_owned()))?
+            };
+            batch.layouts.push((layout, place, view));
             batch.host.push(bytes);
             batch.mapped.push(mapped);
             batch.device.push(device_memory);
@@ -189,24 +204,25 @@ impl Batch {
 
     fn views(&self) -> Result<Vec<FrameView<'_>>, Failure> {
         let mut views = Vec::new();
-        for (i, (layout, place)) in self.layouts.iter().enumerate() {
-            views.push(match place {
+        for (i, (layout, place, view)) in self.layouts.iter().enumerate() {
+            let frame = match place {
                 Place::Device => layout.view_at(&self.host[i], Some(self.device[i].address()))?,
                 Place::Mapped => layout.view_of(&self.mapped[i])?,
                 Place::Host => layout.view(&self.host[i])?,
-            });
+            };
+            views.push(frame.viewed(*view)?);
         }
         Ok(views)
     }
 
     /// Returns the bytes of frames that the GPU cannot access, without row padding.
     fn unseen_bytes(&self) -> u64 {
-        let host = self.layouts.iter().filter(|(_, place)| matches!(place, Place::Host));
-        host.map(|(layout, _)| {
-            let format = layout.format();
+        let host = self.layouts.iter().filter(|(_, place, _)| matches!(place, Place::Host));
+        host.map(|(layout, _, view)| {
+            let (format, [_, _, width, height]) = (layout.format(), view.crop());
             let planes = 0..format.plane_count();
-            let rows = |plane| format.plane_rows(plane, layout.height());
-            planes.map(|plane| (format.row_bytes(plane, layout.width()) * rows(plane)) as u64).sum::<u64>()
+            let rows = |plane| format.plane_rows(plane, height);
+            planes.map(|plane| (format.row_bytes(plane, width) * rows(plane)) as u64).sum::<u64>()
         })
         .sum()
     }

@@ -207,13 +207,18 @@ def measure_tracks(args, count):
                 daemon = subprocess.Popen([args.visiond, "run", str(config)], stderr=log)
             time.sleep(10 + count / 8)
             spent, seen = {plain: [], tracked: []}, {plain: [], tracked: []}
+            by_thread = {plain: {}, tracked: {}}
             for text in [plain, tracked, tracked, plain] * TRACK_ROUNDS:
                 config.write_text(text)
                 daemon.send_signal(signal.SIGHUP)
                 time.sleep(2)
                 began, cpu, size = time.monotonic(), cpu_seconds(daemon.pid), messages.stat().st_size
+                threads = cpu_by_thread(daemon.pid)
                 time.sleep(5)
                 cpu, passed = cpu_seconds(daemon.pid) - cpu, time.monotonic() - began
+                for name, now in cpu_by_thread(daemon.pid).items():
+                    share = (now - threads.get(name, 0)) / passed / count
+                    by_thread[text].setdefault(name, []).append(share)
                 with messages.open() as file:
                     file.seek(size)
                     file.readline()
@@ -232,12 +237,15 @@ def measure_tracks(args, count):
     without, with_tracks = (statistics.median(spent[text]) for text in (plain, tracked))
     has = lambda text: sum(track is not None for message in seen[text] for track in message)
     times = with_tracks / without
+    median = lambda text, name: statistics.median(by_thread[text].get(name, [0]))
+    more = sorted(((median(tracked, name) - median(plain, name), name) for name in by_thread[tracked]), key=lambda one: -abs(one[0]))
+    more = ", ".join(f"{name} {share:+.3%}" for share, name in more[:4])
     figure(
         f"{count} cameras, CPU with tracks",
         "1.03 times without",
         f"{times:.3f} times: {with_tracks:.3%} and {without:.3%} of a core a stream, medians of {len(spent[plain])}, from "
         f"{min(spent[tracked]):.3%} and {min(spent[plain]):.3%} to {max(spent[tracked]):.3%} and {max(spent[plain]):.3%}; "
-        f"{len(seen[tracked])} messages "
+        f"by thread {more}; {len(seen[tracked])} messages "
         f"with {has(tracked)} tracks, {len(seen[plain])} with {has(plain)}",
         times <= 1.03 and has(tracked) > 0 and has(plain) == 0,
     )

@@ -16,6 +16,8 @@ use visiond_kernels::frame::{FrameLayout, PixelFormat, PlaneLayout};
 use visiond_kernels::nvdec::{
     self, Chroma, NvdecError, Picture, Showing, Surface, VideoCodec, VideoDecoder, VideoKind,
 };
+use visiond_kernels::polygon::Polygon;
+use visiond_kernels::privacy::{CudaMaskPlan, Fill, MaskPlan, PrivacyMask};
 
 use crate::measure::{Noise, Samples, resident_bytes, thread_cpu_time};
 use crate::report::{Failure, Report};
@@ -144,6 +146,9 @@ pub fn run(setup: &Setup, streams: &Streams, report: &mut Report) -> Result<(), 
     if let Some(stream) = named("main-b") {
         hold_surfaces(&device, stream, report)?;
     }
+    for stream in ["main-b", "hevc"].into_iter().filter_map(named) {
+        blank(&device, stream, report)?;
+    }
     for stream in ["baseline", "high-pyramid", "hevc"].into_iter().filter_map(named) {
         damage(&device, stream, report)?;
     }
@@ -254,6 +259,41 @@ fn hold_surfaces(device: &Arc<Device>, stream: &Stream, report: &mut Report) -> 
     surface.copy_to(&mut copy)?;
     drop(surface);
     report.note(ROW, "a surface that outlives its decoder", format!("{} bytes, {sum:08x}", copy.len()));
+    Ok(())
+}
+
+/// Blanks surfaces, which must then equal those that the CPU has blanked, while the decoder goes on.
+fn blank(device: &Arc<Device>, stream: &Stream, report: &mut Report) -> Result<(), Failure> {
+    let corners = [[[0.1, 0.1], [0.6, 0.2], [0.4, 0.9]], [[0.5, 0.5], [1.0, 0.4], [0.9, 1.0]]];
+    let fills = [Fill::Mosaic, Fill::Color([200, 30, 90])];
+    let mask = |(corners, fill): (&[_; 3], Fill)| Ok(PrivacyMask { polygon: Polygon::new(corners, None)?, fill });
+    let masks = corners.iter().zip(fills).map(mask).collect::<Result<Vec<_>, Failure>>()?;
+    let mut decoder = stream.decoder(device, SURFACES)?;
+    let (mut expected, mut found) = (Vec::new(), Vec::new());
+    let (mut equal, mut shown, mut plans) = (0, 0, None);
+    for (given, unit) in stream.units.iter().enumerate() {
+        decoder.decode(unit, given as i64, Showing::InOrder)?;
+        while let Some(picture) = decoder.next_picture()? {
+            let Picture::Shown { mut surface, .. } = picture else { continue };
+            let (on_cpu, on_gpu) = match &mut plans {
+                Some(plans) => plans,
+                none => {
+                    let plan = MaskPlan::new(&masks, &layout(&decoder, &surface)?);
+                    let on_gpu = CudaMaskPlan::new(&plan, device)?;
+                    none.insert((plan, on_gpu))
+                }
+            };
+            // Blanking damages no later picture.
+            let sum = checksum(&layout(&decoder, &surface)?, &surface, &mut expected)?;
+            on_cpu.apply(&mut expected);
+            on_gpu.blank(&mut surface)?;
+            surface.copy_to(&mut found)?;
+            equal += usize::from(expected == found && stream.checksums.get(shown) == Some(&sum));
+            shown += 1;
+        }
+    }
+    let what = format!("{}, blanked for privacy", stream.name);
+    report.figure(ROW, &what, "as on the CPU", format!("{equal} of {shown}"), equal == shown && shown > 10);
     Ok(())
 }
 

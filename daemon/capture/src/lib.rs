@@ -17,6 +17,7 @@ mod http_offer;
 pub mod image_file;
 pub mod images;
 mod jpeg_frames;
+mod masked_source;
 mod mjpeg;
 pub mod onvif;
 mod other_content;
@@ -35,8 +36,10 @@ use std::sync::Arc;
 
 use visiond_config::types::SourceConfig;
 use visiond_frames::clock::SystemClock;
+use visiond_kernels::privacy::PrivacyMask;
 use visiond_system::state;
 
+use self::masked_source::{MaskedOpener, MaskedSource};
 use self::source::{Source, SourceError};
 use crate::source::{Open, SourceFault};
 
@@ -44,8 +47,15 @@ pub use self::buffers::Buffers;
 pub use self::http_offer::{HttpContent, HttpOffer, WatchedParts};
 pub use self::rtsp::{OfferedStream, RtspOffer, Watched};
 
-/// Returns an opener for a camera's source, which can be used any number of times.
-pub fn opener(source: &SourceConfig, name: &Arc<str>, buffers: &Buffers) -> Open {
+/// Returns an opener for a camera's source, which can be used any number of times. The areas of `masks` are blanked in every frame.
+///
+/// This and [`open`] are the only ways to the frames of a configured camera.
+pub fn opener(source: &SourceConfig, masks: Vec<PrivacyMask>, name: &Arc<str>, buffers: &Buffers) -> Open {
+    let masks: Arc<[PrivacyMask]> = masks.into();
+    MaskedOpener::wrap(unmasked_opener(source, name, buffers), masks)
+}
+
+fn unmasked_opener(source: &SourceConfig, name: &Arc<str>, buffers: &Buffers) -> Open {
     let (name, buffers) = (Arc::clone(name), buffers.clone());
     match source {
         SourceConfig::V4l2(config) => Box::new(v4l2::opener::V4l2Opener::new(config.clone(), name, buffers)),
@@ -60,7 +70,7 @@ pub fn opener(source: &SourceConfig, name: &Arc<str>, buffers: &Buffers) -> Open
         }
         source => {
             let source = source.clone();
-            Box::new(move || open(&source, &name, &buffers))
+            Box::new(move || open_unmasked(&source, &name, &buffers))
         }
     }
 }
@@ -80,8 +90,18 @@ pub fn check(source: &SourceConfig) -> Vec<SourceFault> {
     }
 }
 
-/// Opens a source and allocates its buffers. `name` is the camera's, for the log.
-pub fn open(source: &SourceConfig, name: &str, buffers: &Buffers) -> Result<Box<dyn Source>, SourceError> {
+/// Opens a source and allocates its buffers. The areas of `masks` are blanked in every frame. `name` is the camera's, for the log.
+pub fn open(
+    source: &SourceConfig,
+    masks: Vec<PrivacyMask>,
+    name: &str,
+    buffers: &Buffers,
+) -> Result<Box<dyn Source>, SourceError> {
+    let masks: Arc<[PrivacyMask]> = masks.into();
+    Ok(MaskedSource::wrap(open_unmasked(source, name, buffers)?, &masks))
+}
+
+fn open_unmasked(source: &SourceConfig, name: &str, buffers: &Buffers) -> Result<Box<dyn Source>, SourceError> {
     let clock = Arc::new(SystemClock);
     match source {
         SourceConfig::Pattern(config) => Ok(Box::new(pattern::PatternSource::open(config, buffers, clock)?)),

@@ -57,7 +57,7 @@ pub enum Worked {
 ///
 /// let pattern = PatternConfig { width: 320, height: 240, max_frames: Some(3), ..PatternConfig::default() };
 /// let buffers = Buffers::new(&BufferConfig::default(), None)?;
-/// let mut source = visiond_capture::open(&SourceConfig::Pattern(pattern), "pattern", &buffers)?;
+/// let mut source = visiond_capture::open(&SourceConfig::Pattern(pattern), Vec::new(), "pattern", &buffers)?;
 ///
 /// let (stop, mut taken, mut lost) = (Stop::new()?, 0, 0);
 /// loop {

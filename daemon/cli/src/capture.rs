@@ -15,6 +15,7 @@ use visiond_capture::source::{Source, SourceError};
 use visiond_config::parse_word;
 use visiond_config::types::{CameraFormat, Config, ControlValue, IoMode, SourceConfig, StreamDecoding, V4l2Config};
 use visiond_frames::frame::LossCause;
+use visiond_kernels::privacy::PrivacyMask;
 use visiond_system::exit::{Exit, ExitError};
 use visiond_system::stop::Stop;
 
@@ -102,9 +103,9 @@ fn control(text: &str) -> Result<(String, ControlValue), String> {
 
 /// Opens the camera and saves its frames, or measures a number of cycles.
 pub fn run(args: Args) -> Result<Exit, ExitError> {
-    let (name, source) = chosen(&args)?;
+    let (name, source, masks) = chosen(&args)?;
     let stop = Stop::new().map_err(ExitError::system)?;
-    let camera = CaptureSession { name: &name, source: &source, args: &args, stop: &stop };
+    let camera = CaptureSession { name: &name, source: &source, masks, args: &args, stop: &stop };
     match args.cycles {
         Some(cycles) => camera.cycles(cycles)?,
         None => camera.pictures()?,
@@ -112,15 +113,15 @@ pub fn run(args: Args) -> Result<Exit, ExitError> {
     Ok(Exit::Success)
 }
 
-/// Returns the camera's name and source, with the settings of the command line.
-fn chosen(args: &Args) -> Result<(String, SourceConfig), ExitError> {
-    let (name, mut source) = match (&args.config, &args.camera) {
+/// Returns the camera's name, its source with the settings of the command line, and its privacy masks.
+fn chosen(args: &Args) -> Result<(String, SourceConfig, Vec<PrivacyMask>), ExitError> {
+    let (name, mut source, masks) = match (&args.config, &args.camera) {
         (Some(file), wanted) => of_config(file, wanted.as_deref())?,
         (None, camera) => {
             let device = camera.as_deref().unwrap_or_default();
             let camera = device.parse().map_err(|error| ExitError::new(Exit::Usage, format!("--camera is {error}")))?;
             let source = V4l2Config { device: camera, ..V4l2Config::default() };
-            (stem(device), SourceConfig::V4l2(source))
+            (stem(device), SourceConfig::V4l2(source), Vec::new())
         }
     };
     if let SourceConfig::Rtsp(rtsp) = &mut source {
@@ -141,17 +142,17 @@ fn chosen(args: &Args) -> Result<(String, SourceConfig), ExitError> {
             let Args { format, width, height, fps, io, input, control, .. } = args;
             let sizes = [width, height, input].into_iter().any(Option::is_some);
             if !sizes && format.is_none() && fps.is_none() && io.is_none() && control.is_empty() {
-                return Ok((name, source));
+                return Ok((name, source, masks));
             }
             let message =
                 format!("camera {name} is not a V4L2 camera: leave out the flags that --help lists under `Camera`");
             return Err(ExitError::new(Exit::Usage, message));
         }
     }
-    Ok((name, source))
+    Ok((name, source, masks))
 }
 
-fn of_config(file: &Path, wanted: Option<&str>) -> Result<(String, SourceConfig), ExitError> {
+fn of_config(file: &Path, wanted: Option<&str>) -> Result<(String, SourceConfig, Vec<PrivacyMask>), ExitError> {
     let config =
         Config::load(&config_path(Some(file.to_owned()))?).map_err(|error| ExitError::new(Exit::Config, error))?;
     let names: Vec<_> = config.cameras.iter().map(|camera| camera.name.as_str()).collect();
@@ -160,7 +161,10 @@ fn of_config(file: &Path, wanted: Option<&str>) -> Result<(String, SourceConfig)
         None => (names.len() == 1).then_some(0),
     };
     match index.map(|index| &config.cameras[index]) {
-        Some(camera) => Ok((camera.name.clone(), camera.source.clone())),
+        Some(camera) => {
+            let masks = camera.privacy_masks().map_err(|error| ExitError::new(Exit::Config, error))?;
+            Ok((camera.name.clone(), camera.source.clone(), masks))
+        }
         None if names.is_empty() => {
             Err(ExitError::new(Exit::Config, format!("{} has no camera: add a `[[camera]]`", file.display())))
         }
@@ -185,6 +189,7 @@ fn stem(device: &str) -> String {
 struct CaptureSession<'a> {
     name: &'a str,
     source: &'a SourceConfig,
+    masks: Vec<PrivacyMask>,
     args: &'a Args,
     stop: &'a Stop,
 }
@@ -229,7 +234,7 @@ impl CaptureSession<'_> {
     }
 
     fn open(&self) -> Result<Box<dyn Source>, ExitError> {
-        visiond_capture::open(self.source, self.name, &Buffers::default())
+        visiond_capture::open(self.source, self.masks.clone(), self.name, &Buffers::default())
             .map_err(|error| ExitError::new(Exit::Input, error.message))
     }
 
@@ -245,7 +250,7 @@ impl CaptureSession<'_> {
         mut out: impl FnMut(Captured) -> bool,
     ) -> Result<CaptureEvent<'static>, ExitError> {
         let (mut frames, mut skipped, mut began) = (0, 0, Instant::now());
-        let (mut driver, mut corrupt, mut overload) = (0, 0, 0);
+        let (mut driver, mut corrupt, mut overload, mut unmasked) = (0, 0, 0, 0);
         while frames < self.args.frames {
             let mut is_read = true;
             // No error of this wait is shown once the frames are no longer read.
@@ -254,6 +259,7 @@ impl CaptureSession<'_> {
                     LossCause::Driver => driver += frames,
                     LossCause::Corrupt => corrupt += frames,
                     LossCause::Overload => overload += frames,
+                    LossCause::Unmasked => unmasked += frames,
                 }
                 is_read = out(Captured::Lost { frames, cause });
                 if is_read { Ok(()) } else { Err(SourceError::permanent(String::new())) }
@@ -277,7 +283,7 @@ impl CaptureSession<'_> {
             }
         }
         let (seconds, copied_bytes) = (began.elapsed().as_secs_f64(), source.copied_bytes());
-        Ok(CaptureEvent::End { frames, seconds, driver, corrupt, overload, copied_bytes })
+        Ok(CaptureEvent::End { frames, seconds, driver, corrupt, overload, unmasked, copied_bytes })
     }
 }
 
@@ -327,7 +333,8 @@ mod tests {
 
     fn pattern(frames: u64) -> impl Iterator<Item = Result<Frame, SourceError>> {
         let pattern = PatternConfig { width: 32, height: 32, fps: 1000.0, ..PatternConfig::default() };
-        let mut source = visiond_capture::open(&SourceConfig::Pattern(pattern), "p", &Buffers::default()).unwrap();
+        let mut source =
+            visiond_capture::open(&SourceConfig::Pattern(pattern), Vec::new(), "p", &Buffers::default()).unwrap();
         let stop = Stop::new().unwrap();
         (0..frames).filter_map(move |_| next_frame(source.as_mut(), &stop, |_, _| Ok(())).transpose())
     }
@@ -346,7 +353,7 @@ mod tests {
     fn taken(words: &[&str], items: Vec<Option<(u64, LossCause)>>, most: usize) -> Result<(String, String), ExitError> {
         let (args, stop) = (args(words), Stop::new().unwrap());
         let source = SourceConfig::Pattern(PatternConfig::default());
-        let session = CaptureSession { name: "door", source: &source, args: &args, stop: &stop };
+        let session = CaptureSession { name: "door", source: &source, masks: Vec::new(), args: &args, stop: &stop };
         let mut seen = Vec::new();
         let end = session.take(&mut Listed(items), |captured| {
             seen.push(match captured {
@@ -423,12 +430,12 @@ mod tests {
             "--control",
             "gain=5",
         ];
-        let (name, SourceConfig::V4l2(door)) = of("door", &flags).unwrap() else { panic!("not a V4L2 camera") };
+        let (name, SourceConfig::V4l2(door), _) = of("door", &flags).unwrap() else { panic!("not a V4L2 camera") };
         assert_eq!((name.as_str(), door.device.to_string().as_str()), ("door", "/dev/video3"));
         assert_eq!((door.width, door.height, door.fps, door.input), (Some(640), Some(480), Some(30.0), Some(2)));
         assert_eq!((door.io, door.format.is_some()), (Some(IoMode::Mmap), true));
         assert_eq!(door.controls["gain"], ControlValue::Number(5));
-        assert!(matches!(of("film", &[]).unwrap(), (name, SourceConfig::Pattern(_)) if name == "film"));
+        assert!(matches!(of("film", &[]).unwrap(), (name, SourceConfig::Pattern(_), _) if name == "film"));
         for flag in [["--format", "yuyv"], ["--width", "9"], ["--fps", "30"], ["--io", "mmap"], ["--control", "gain=5"]]
         {
             assert!(of("film", &flag).unwrap_err().message.contains("camera film is not a V4L2 camera"), "{flag:?}");

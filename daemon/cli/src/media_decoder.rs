@@ -169,7 +169,7 @@ impl MediaDecoder<'_> {
             ffmpeg: FfmpegConfig { confined: !unconfined, max_memory_bytes: input_memory, ..FfmpegConfig::default() },
             ..VideoConfig::default()
         };
-        let mut source = match visiond_capture::open(&SourceConfig::Video(video), &name, self.buffers) {
+        let mut source = match visiond_capture::open(&SourceConfig::Video(video), Vec::new(), &name, self.buffers) {
             Ok(source) => source,
             Err(error) => return Some(Err(with_name(error))),
         };

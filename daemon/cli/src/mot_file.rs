@@ -19,12 +19,15 @@ use visiond_system::outage::explain;
 pub struct MotFile {
     path: PathBuf,
     file: File,
+    /// Whether the older tracks are gone.
+    begun: bool,
     /// The rows of a frame.
     rows: String,
 }
 
 impl MotFile {
-    /// Creates the file at `path` for the tracks in `inputs`, which must be one video.
+    /// Creates the file at `path` for the tracks in `inputs`, which must be one video. Older tracks stay in it until the first frame, so
+    /// that a model that does not load costs nothing.
     pub fn create(path: &Path, inputs: &[PathBuf]) -> Result<Self, ExitError> {
         let usage = |message: String| Err(ExitError::new(Exit::Usage, message));
         let [input] = inputs else {
@@ -41,10 +44,10 @@ impl MotFile {
             let path = path.display();
             return usage(format!("--mot would replace {path}, which has no tracks: name another file, or remove it"));
         }
-        let file = File::create(path).map_err(|error| {
+        let file = File::options().write(true).create(true).truncate(false).open(path).map_err(|error| {
             ExitError::new(Exit::Output, format!("cannot create {}: {}", path.display(), explain(&error)))
         })?;
-        Ok(Self { path: path.to_owned(), file, rows: String::new() })
+        Ok(Self { path: path.to_owned(), file, begun: false, rows: String::new() })
     }
 
     /// Returns the error for an input that is an image.
@@ -66,7 +69,10 @@ impl MotFile {
                 let _ = writeln!(self.rows, "{frame},{id},{x},{y},{width},{height},{score},-1,-1,-1");
             }
         }
-        self.file.write_all(self.rows.as_bytes()).map_err(|error| {
+        // What is no file on a disk, as a pipe, has no length.
+        let emptied = if self.begun || !self.path.is_file() { Ok(()) } else { self.file.set_len(0) };
+        self.begun = true;
+        emptied.and_then(|()| self.file.write_all(self.rows.as_bytes())).map_err(|error| {
             ExitError::new(Exit::Output, format!("cannot write {}: {}", self.path.display(), explain(&error)))
         })
     }

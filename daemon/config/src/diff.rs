@@ -31,7 +31,7 @@ pub struct ConfigDiff {
     pub tables: Vec<&'static str>,
     /// The effect of the reload on models, by name.
     pub models: BTreeMap<String, Change>,
-    /// The effect of the reload on cameras, by name; their images and tracks count separately.
+    /// The effect of the reload on cameras, by name; their images, tracks and ignored areas count separately.
     pub cameras: BTreeMap<String, Change>,
     /// The cameras that keep other detections of their models, by name, if they are not opened again.
     pub filters: BTreeMap<String, Change>,
@@ -39,6 +39,8 @@ pub struct ConfigDiff {
     pub pictures: BTreeMap<String, Change>,
     /// The effect of the reload on the tracks of cameras, by name.
     pub tracks: BTreeMap<String, Change>,
+    /// The effect of the reload on the ignored areas of cameras, by name.
+    pub ignored: BTreeMap<String, Change>,
     /// The effect of the reload on sinks, by name.
     pub sinks: BTreeMap<String, Change>,
     /// Changes that need a restart, as sentences.
@@ -48,9 +50,9 @@ pub struct ConfigDiff {
 /// One difference, as the API returns it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Difference {
-    /// `model`, `camera`, `filters`, `pictures`, `tracks`, `sink` or `table`.
+    /// `model`, `camera`, `filters`, `pictures`, `tracks`, `ignore`, `sink` or `table`.
     pub part: Cow<'static, str>,
-    /// Name of the part; for filters, images and tracks, of their camera.
+    /// Name of the part; for filters, images, tracks and ignored areas, of their camera.
     pub name: String,
     /// The effect of the reload on the part.
     pub change: Change,
@@ -90,7 +92,12 @@ impl ConfigDiff {
         changes.cameras = compare(before.iter(), after.iter(), name, |(a, models_a), (b, models_b)| {
             let frames_of = |model: &CameraModelConfig| (model.name.clone(), model.max_fps, model.every);
             let same_models = models_a.iter().map(frames_of).eq(models_b.iter().map(frames_of));
-            same_buffers && same_models && a.source == b.source && a.max_fps == b.max_fps
+            same_buffers
+                && same_models
+                && a.source == b.source
+                && a.max_fps == b.max_fps
+                && a.privacy == b.privacy
+                && a.view() == b.view()
         });
         changes.filters = compare(before.iter(), after.iter(), name, |(_, a), (_, b)| a == b);
         // A camera that is opened again applies its filters anew.
@@ -99,10 +106,13 @@ impl ConfigDiff {
         let (drawn_before, drawn_after) = (before.iter().filter(drawn), after.iter().filter(drawn));
         changes.pictures = compare(drawn_before, drawn_after, name, |(a, _), (b, _)| a.annotate == b.annotate);
         let tracked = |(camera, _): &&(&CameraConfig, _)| camera.track.is_some();
-        let (before, after) = (before.iter().filter(tracked), after.iter().filter(tracked));
-        changes.tracks = compare(before, after, name, |(a, models_a), (b, models_b)| {
+        let (tracked_before, tracked_after) = (before.iter().filter(tracked), after.iter().filter(tracked));
+        changes.tracks = compare(tracked_before, tracked_after, name, |(a, models_a), (b, models_b)| {
             (&a.track, a.smooth) == (&b.track, b.smooth) && a.tracked_model(models_a) == b.tracked_model(models_b)
         });
+        let ignores = |(camera, _): &&(&CameraConfig, _)| !camera.ignore.is_empty();
+        let (before, after) = (before.iter().filter(ignores), after.iter().filter(ignores));
+        changes.ignored = compare(before, after, name, |(a, _), (b, _)| a.ignore == b.ignore);
 
         for sink in &new.sinks {
             match old.sinks.iter().find(|before| same_output(before, sink)) {
@@ -120,7 +130,7 @@ impl ConfigDiff {
         changes
     }
 
-    /// Returns every difference: models, cameras, their filters, pictures and tracks, sinks, tables.
+    /// Returns every difference: models, cameras, their filters, pictures, tracks and ignored areas, sinks, tables.
     pub fn differences(&self) -> Vec<Difference> {
         let parts = [
             ("model", &self.models),
@@ -128,6 +138,7 @@ impl ConfigDiff {
             ("filters", &self.filters),
             ("pictures", &self.pictures),
             ("tracks", &self.tracks),
+            ("ignore", &self.ignored),
             ("sink", &self.sinks),
         ];
         let parts = parts.into_iter().flat_map(|(part, changes)| {
@@ -137,9 +148,10 @@ impl ConfigDiff {
                 change: *change,
             })
         });
-        // The pictures and tracks of an added or removed camera are part of it.
+        // The pictures, tracks and ignored areas of an added or removed camera are part of it.
         let whole = |name: &str| matches!(self.cameras.get(name), Some(Change::Added | Change::Removed));
-        let parts = parts.filter(|change| !(matches!(&*change.part, "pictures" | "tracks") && whole(&change.name)));
+        let parts =
+            parts.filter(|change| !(matches!(&*change.part, "pictures" | "tracks" | "ignore") && whole(&change.name)));
         let table =
             |table: &&str| Difference { part: "table".into(), name: (*table).to_owned(), change: Change::Changed };
         parts.chain(self.tables.iter().map(table)).collect()
@@ -155,6 +167,7 @@ impl fmt::Display for Difference {
             "filters" => ("filters of camera", "changed"),
             "pictures" => ("pictures of camera", "changed"),
             "tracks" => ("tracks of camera", "changed"),
+            "ignore" => ("ignored areas of camera", "changed"),
             part => (part, "changed"),
         };
         let becomes = match self.change {
@@ -270,6 +283,13 @@ mod tests {
         assert_eq!(described("objects.onnx", "better.onnx"), "model objects loaded again");
         assert_eq!(described("fps = 5.0", "fps = 6.0"), "camera yard opened again");
         assert_eq!(described("name = \"yard\"", "name = \"yard\"\n        max_fps = 2"), "camera yard opened again");
+        for key in ["rotate = 90", "flip = \"vertical\"", "crop = [0, 0, 64, 64]"] {
+            assert_eq!(
+                described("name = \"yard\"", &format!("name = \"yard\"\n{key}")),
+                "camera yard opened again",
+                "{key}"
+            );
+        }
         assert_eq!(described("every = 30", "every = 40"), "pictures of camera yard changed");
         assert_eq!(described("annotate =", "# "), "pictures of camera yard removed");
         assert_eq!(described("name = \"yard\"", "name = \"yard\"\n        track = {}"), "tracks of camera yard added");
@@ -298,6 +318,17 @@ mod tests {
             listed("\"faces\"").replacen("name = \"door\"", &format!("name = \"door\"\ntrack.model = \"{model}\""), 1)
         };
         assert_eq!(between(&tracked("objects"), &tracked("faces")), "tracks of camera door changed");
+        let masked = "name = \"yard\"\n        privacy = [{ polygon = [[0, 0], [1, 0], [1, 0.5]] }]";
+        assert_eq!(described("name = \"yard\"", masked), "camera yard opened again");
+        let (small, large) = (
+            "ignore = [{ polygon = [[0, 0], [1, 0], [1, 0.5]] }]",
+            "ignore = [{ polygon = [[0, 0], [1, 0], [1, 0.5]], classes = [\"car\"] }]",
+        );
+        let ignores = |area: &str| BASE.replace("name = \"yard\"", &format!("name = \"yard\"\n{area}"));
+        for (before, after, effect) in [("", small, "added"), (small, large, "changed"), (large, "", "removed")] {
+            let changes = ConfigDiff::between(&config(&ignores(before)), &config(&ignores(after))).to_string();
+            assert_eq!(changes, format!("ignored areas of camera yard {effect}"));
+        }
         assert_eq!(described("name = \"yard\"", "name = \"gate\""), "camera gate added, camera yard removed");
         assert_eq!(described("out.jsonl", "other.jsonl"), "sink file changed");
         assert_eq!(described("path = \"out.jsonl\"", "path = \"out.jsonl\"\nqueue = 9"), "sink file changed");

@@ -3,7 +3,7 @@
 //! - `plain`: flags, numbers, durations, sizes, permissions, words.
 //! - `text`: strings, names, paths, URLs, command lines.
 //! - `network`: addresses to listen on, host names, brokers, topics, subjects, URLs and certificates of cameras.
-//! - `camera`: names of V4L2 cameras, values of their controls, levels of grey.
+//! - `camera`: names of V4L2 cameras, values of their controls, levels of grey, crops.
 
 mod camera;
 mod network;
@@ -16,7 +16,7 @@ use toml::de::{DeInteger, DeValue};
 
 use super::schema::{Context, Item, KeyKind, Shape, Written};
 
-pub use camera::{CameraName, ControlValue, camera, control, levels};
+pub use camera::{CameraName, ControlValue, camera, control, crop, fill, frame_size, levels, points};
 pub use network::{
     Address, Fingerprint, address, broker, fingerprint, host, http_url, is_loopback, rtsp_url, split_broker, subject,
     topic,

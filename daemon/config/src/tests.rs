@@ -152,6 +152,41 @@ fn smooth_boxes_need_tracks_and_have_their_place() {
 }
 
 #[test]
+fn a_view_is_three_keys_that_are_checked() {
+    let camera = "[[camera]]\nname = \"a\"\nsource = { type = \"pattern\", width = 640, height = 480 }\n";
+    for (text, wanted) in [
+        ("rotate = 45\n", "`camera.rotate` must be 90 or 180 or 270, not 45"),
+        ("rotate = 0\n", "`camera.rotate` must be 90 or 180 or 270, not 0"),
+        ("flip = \"left\"\n", "`camera.flip` must be \"horizontal\" or \"vertical\""),
+        ("crop = 0.5\n", "`camera.crop` must be [x, y, width, height], all pixels or all fractions"),
+        ("crop = [0, 0, 10]\n", "`camera.crop` must be four numbers, [x, y, width, height], not 3"),
+        ("crop = [0, 0, \"a\", 1]\n", "`camera.crop` must be [x, y, width, height]"),
+        ("crop = [-2, 0, 10, 10]\n", "`camera.crop` must have no negative number"),
+        ("crop = [0.5, 0.5, 0.0, 0.5]\n", "`camera.crop` is empty"),
+        ("crop = [0.5, 0.5, 0.6, 0.5]\n", "`camera.crop` reaches beyond the frame: with a decimal point"),
+        ("crop = [0, 0, 1, 1]\n", "`camera.crop` is one pixel wide or high: write fractions with a decimal point"),
+        ("crop = [0, 0, 20000, 10]\n", "`camera.crop` reaches beyond the largest frame"),
+        (
+            "crop = [600, 0, 100, 100]\n",
+            "the crop [600, 0, 100, 100] is empty or reaches beyond the frame of 640x480 pixels",
+        ),
+    ] {
+        let found = sentences(&format!("{MODEL}{camera}{text}"));
+        assert!(found.len() == 1 && found[0].contains(wanted), "{text}: {found:?}");
+    }
+    let view = |text: &str| {
+        let config = Config::parse(&format!("{MODEL}{camera}{text}"), Path::new("visiond.toml")).unwrap();
+        let view = config.cameras[0].view().of((640, 480)).unwrap();
+        (view.crop(), view.picture_size(), view.point_to_frame(0.0, 0.0))
+    };
+    assert_eq!(view(""), ([0, 0, 640, 480], (640, 480), (0.0, 0.0)));
+    assert_eq!(view("rotate = 90"), ([0, 0, 640, 480], (480, 640), (0.0, 480.0)));
+    assert_eq!(view("crop = [0, 0.5, 1, 0.5]\nrotate = 270"), ([0, 240, 640, 240], (240, 640), (640.0, 240.0)));
+    let all = view("flip = \"horizontal\"\ncrop = [20, 40, 100, 200]\nrotate = 90");
+    assert_eq!(all, ([20, 40, 100, 200], (200, 100), (20.0, 40.0)));
+}
+
+#[test]
 fn amounts_are_accepted_from_the_documented_least_to_the_documented_most() {
     const MIB: u64 = 1 << 20;
     const HOUR_MS: u64 = 3_600_000;
@@ -1006,4 +1041,89 @@ fn an_address_that_is_almost_one_is_shown_as_it_should_be() {
             "{errors}"
         );
     }
+}
+
+/// The first error of a camera with this table, from its column on.
+fn area_error(table: &str) -> String {
+    let text = format!("{MODEL}[[camera]]\nname = \"a\"\nsource.type = \"pattern\"\n{table}\n");
+    sentences(&text).into_iter().next().unwrap()
+}
+
+#[test]
+fn each_wrong_area_has_its_own_sentence() {
+    let polygon = |corners: &str| area_error(&format!("[[camera.ignore]]\npolygon = {corners}"));
+    for (corners, sentence) in [
+        ("[[0, 0], [1, 1]]", "8:11 `camera.ignore.polygon` has 2 points, and an area needs at least 3: add more"),
+        (
+            "[[0, 0], [640, 0], [640, 480]]",
+            "8:11 `camera.ignore.polygon` has the point [640, 0] outside the frame: fractions are 0 to 1; for pixels, set \
+             `frame_size = [WIDTH, HEIGHT]`",
+        ),
+        (
+            "[[0, 0], [1, 1], [1, 0], [0, 1]]",
+            "8:11 `camera.ignore.polygon` crosses or touches itself: the edge from point 1 meets the edge from point 3; put the \
+             corners in order",
+        ),
+        (
+            "[[0, 0], [1, 0], [1, 1], [0, 0]]",
+            "8:11 `camera.ignore.polygon` has the same point twice, at positions 1 and 4: remove one; the last point joins the \
+             first by itself",
+        ),
+        (
+            "[[0, 0], [1, 0], [1]]",
+            "8:28 `camera.ignore.polygon` must be [x, y], two numbers from 0 to 16384, not a list",
+        ),
+        ("[[0, 0], [1, 0], [1, -1]]", "8:32 `camera.ignore.polygon` must be a number from 0 to 16384, not -1"),
+        (
+            "[[0, 0], [0.5, 0], [1, 1]]\nframe_size = [640, 480]",
+            "8:11 `camera.ignore.polygon` lies within one pixel of the frame, so its numbers are fractions: remove `frame_size`",
+        ),
+        (
+            "[[0, 0], [640, 0], [640, 481]]\nframe_size = [640, 480]",
+            "8:11 `camera.ignore.polygon` has the point [640, 481] outside the frame of 640x480 pixels: correct the point, or \
+             `frame_size`",
+        ),
+        (
+            "[[0, 0], [640, 0], [640, 480]]\nframe_size = [640]",
+            "9:14 `camera.ignore.frame_size` must be [width, height], two whole numbers from 1 to 16384, not a list",
+        ),
+    ] {
+        assert_eq!(polygon(corners), sentence);
+    }
+    let many = format!("[{}]", (0..65).map(|x| format!("[0.{x:03}, 0.5]")).collect::<Vec<_>>().join(", "));
+    assert!(polygon(&many).ends_with("has 65 points, more than 64: leave out corners, or use several polygons"));
+    let table = "[[camera.ignore]]\npolygon = [[0, 0], [1, 0], [1, 1]]\n";
+    assert_eq!(
+        area_error(&table.repeat(33)),
+        "71:1 a camera has at most 32 tables `[[camera.ignore]]`: remove some, or draw one around several"
+    );
+}
+
+#[test]
+fn a_privacy_mask_has_the_rules_of_a_polygon_and_a_fill() {
+    let polygon = "polygon = [[0, 0], [1, 0], [1, 0.5]]";
+    let masked = |more: &str| area_error(&format!("[[camera.privacy]]\n{polygon}\n{more}"));
+    let fill =
+        "9:8 `camera.privacy.fill` must be \"black\", \"mosaic\" or a colour, [red, green, blue] from 0 to 255, not";
+    assert_eq!(masked("fill = \"blur\""), format!("{fill} \"blur\""));
+    assert_eq!(masked("fill = [0, 0]"), format!("{fill} a list"));
+    assert_eq!(
+        masked("fill = [0, 0, 256]"),
+        "9:15 `camera.privacy.fill` must be a whole number from 0 to 255, not 256"
+    );
+    let crossing = area_error("[[camera.privacy]]\npolygon = [[0, 0], [1, 1], [1, 0], [0, 1]]");
+    assert!(crossing.starts_with("8:11 `camera.privacy.polygon` crosses or touches itself"), "{crossing}");
+}
+
+#[test]
+fn a_mask_over_the_whole_frame_is_a_warning() {
+    let text = format!(
+        "{MODEL}[[camera]]\nname = \"a\"\nsource.type = \"pattern\"\n[[camera.privacy]]\n\
+         polygon = [[0, 0], [640, 0], [640, 480], [0, 480]]\nframe_size = [640, 480]\n"
+    );
+    let mut report = Diagnostics::default();
+    assert!(Document::parse(&text, &mut report).config(Path::new("visiond.toml"), &mut report).is_some());
+    let findings = report.into_findings(Path::new("visiond.toml"), &text);
+    assert_eq!(findings.len(), 1);
+    assert_eq!(findings[0].message, "this mask covers the whole frame, so the model sees nothing: make it smaller");
 }

@@ -10,14 +10,16 @@ use std::path::{Component, Path, PathBuf};
 use visiond_ground::nearest::nearest;
 use visiond_kernels::color::{ColorDescription, ColorRange, GreyLevels};
 use visiond_kernels::frame::FrameLayout;
+use visiond_kernels::polygon::Polygon;
+use visiond_kernels::view::ViewSpec;
 use visiond_system::preflight::{folder_of, overlap};
 
 use super::diagnostics::Diagnostics;
 use super::kinds::{Address, CameraName, Fingerprint, is_loopback, split_broker};
 use super::tables::{Field, Part, Place, Read};
 use super::types::{
-    CameraConfig, CameraFormat, CommandConfig, CommandContainer, Config, HttpConfig, ModelConfig, MqttSinkConfig,
-    NatsSinkConfig, SinkConfig, SinkKind, SinkTarget, SourceConfig, WhenFull,
+    CameraConfig, CameraFormat, CommandConfig, CommandContainer, Config, HttpConfig, MAX_AREAS, ModelConfig,
+    MqttSinkConfig, NatsSinkConfig, SinkConfig, SinkKind, SinkTarget, SourceConfig, WhenFull,
 };
 
 const SAME_TOPICS: &str = "publishes the same topics to this broker: set another `topic_prefix`, or remove one of them";
@@ -202,6 +204,17 @@ impl Checks<'_> {
                 "`smooth` needs tracks, and this camera has none: add the table `[camera.track]`, or remove `smooth`";
             self.error(&camera.smooth.place, message);
         }
+        self.count_areas(&camera.privacy);
+        self.count_areas(&camera.ignore);
+        for (privacy, span) in camera.privacy.items() {
+            if self.area(&privacy.polygon, &privacy.frame_size).is_some_and(|area| area.area() > 0.999) {
+                self.0.warning(span, "this mask covers the whole frame, so the model sees nothing: make it smaller");
+            }
+        }
+        for ignore in camera.ignore.value.iter().flatten() {
+            self.area(&ignore.polygon, &ignore.frame_size);
+        }
+        self.crop(camera);
         match &camera.source.value {
             Some(SourceRead::V4l2(v4l2)) => {
                 let format = v4l2.format.value.map(|format| match format {
@@ -234,6 +247,41 @@ impl Checks<'_> {
                 self.certificate("https", &[&still.url], &still.ca, &still.fingerprint, &still.insecure);
             }
             Some(SourceRead::Images(_) | SourceRead::Pattern(_)) | None => {}
+        }
+    }
+
+    /// Checks the number of a camera's areas.
+    fn count_areas<T>(&mut self, areas: &Field<Vec<T>>) {
+        let path = &areas.place.path;
+        if let Some((_, span)) = areas.items().nth(MAX_AREAS) {
+            self.0.error(
+                span,
+                format!(
+                    "a camera has at most {MAX_AREAS} tables `[[{path}]]`: remove some, or draw one around several"
+                ),
+            );
+        }
+    }
+
+    /// Checks that corners are a polygon, and returns it.
+    fn area(&mut self, points: &Field<Vec<[f64; 2]>>, frame_size: &Field<[u32; 2]>) -> Option<Polygon> {
+        let (corners, span) = points.set().filter(|_| frame_size.place.is_valid)?;
+        let polygon = Polygon::new(corners, frame_size.value);
+        polygon.map_err(|error| self.0.error(span, format!("`{}` {error}", points.place.path))).ok()
+    }
+
+    /// Checks that a part in pixels is inside of a frame whose size the file has.
+    fn crop(&mut self, camera: &Read<CameraConfig>) {
+        let size = match &camera.source.value {
+            Some(SourceRead::V4l2(v4l2)) => v4l2.width.value.zip(v4l2.height.value),
+            Some(SourceRead::Command(command)) => command.width.value.zip(command.height.value),
+            Some(SourceRead::Pattern(pattern)) => pattern.width.value.zip(pattern.height.value),
+            _ => None,
+        };
+        if let (Some(crop), Some(size)) = (camera.crop.value, size)
+            && let Err(error) = (ViewSpec { crop: Some(crop), ..ViewSpec::default() }).of(size)
+        {
+            self.error(&camera.crop.place, error.to_string());
         }
     }
 

@@ -1,5 +1,7 @@
 //! A captured frame, and the pool that its buffer returns to.
 
+use std::ptr::NonNull;
+use std::slice;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
@@ -74,6 +76,8 @@ pub enum LossCause {
     Corrupt,
     /// No buffer was free.
     Overload,
+    /// A privacy mask could not be applied.
+    Unmasked,
 }
 
 impl Frame {
@@ -127,7 +131,7 @@ impl Frame {
 pub enum FrameBytes {
     /// A buffer of a pool.
     Pooled(PooledBuffer),
-    /// A buffer of the camera's driver, read in place.
+    /// A buffer of the camera's driver, used in place.
     Driver(DriverBuffer),
     /// A surface of the GPU's video decoder, which the host cannot read.
     Surface(Surface),
@@ -147,13 +151,17 @@ impl FrameBytes {
 /// Memory that a camera's driver fills: mapped from the driver, or provided by the process.
 ///
 /// # Safety
-/// [`bytes`](Self::bytes) returns the same initialised memory for as long as the value lives.
+/// [`bytes`](Self::bytes) returns the same initialised memory for as long as the value lives, and [`start`](Self::start) its first
+/// byte, for reads and writes.
 pub unsafe trait DriverMemory: std::fmt::Debug + Send + Sync {
     /// Returns the bytes of the whole buffer.
     ///
     /// # Safety
     /// The driver does not write to the buffer while the slice lives.
     unsafe fn bytes(&self) -> &[u8];
+
+    /// Returns the first byte of the buffer.
+    fn start(&self) -> NonNull<u8>;
 
     /// Returns the GPU address of the first byte, if the GPU can access it.
     fn device_address(&self) -> Option<DeviceAddress>;
@@ -174,7 +182,7 @@ impl DriverBuffer {
     /// Wraps buffer `index` of the stream; `return_queue` receives the index when this is dropped.
     ///
     /// # Safety
-    /// The driver does not write to `memory` until `return_queue` has received `index`.
+    /// Neither the driver nor anything else accesses `memory` until `return_queue` has received `index`.
     pub unsafe fn new(memory: Arc<dyn DriverMemory>, index: u32, return_queue: Sender<u32>) -> Self {
         Self { memory, index, return_queue }
     }
@@ -183,6 +191,14 @@ impl DriverBuffer {
     pub fn as_slice(&self) -> &[u8] {
         // SAFETY: the caller of `new` promised that the driver does not write to the memory until `drop` sends the index.
         unsafe { self.memory.bytes() }
+    }
+
+    /// Returns the bytes of the whole buffer for writing.
+    pub fn as_mut_slice(&mut self) -> &mut [u8] {
+        let length = self.as_slice().len();
+        // SAFETY: the trait promises that the memory is that long, initialised and writable, and lives as long as `self`. The caller
+        // of `new` promised that nothing else accesses it until `drop` sends the index, and `&mut self` makes this the only view.
+        unsafe { slice::from_raw_parts_mut(self.memory.start().as_ptr(), length) }
     }
 
     /// Returns the GPU address of the first byte, if the GPU can access it.
@@ -322,12 +338,16 @@ mod tests {
 
     /// Memory in place of a driver's.
     #[derive(Debug)]
-    struct Mapped(Vec<u8>);
+    struct Mapped(UnifiedBuffer);
 
-    // SAFETY: the bytes never change.
+    // SAFETY: the buffer is never replaced.
     unsafe impl DriverMemory for Mapped {
         unsafe fn bytes(&self) -> &[u8] {
-            &self.0
+            self.0.as_slice()
+        }
+
+        fn start(&self) -> NonNull<u8> {
+            self.0.start()
         }
 
         fn device_address(&self) -> Option<DeviceAddress> {
@@ -340,14 +360,19 @@ mod tests {
     }
 
     #[test]
-    fn a_drivers_buffer_is_read_in_place_and_goes_back_when_its_frame_is_dropped() {
+    fn a_drivers_buffer_is_used_in_place_and_goes_back_when_its_frame_is_dropped() {
         let (send, back) = std::sync::mpsc::channel();
-        // SAFETY: nothing writes to the memory.
-        let lent = unsafe { DriverBuffer::new(Arc::new(Mapped((1..=9).collect())), 3, send) };
+        let mut memory = Mapped(UnifiedBuffer::host(9).unwrap());
+        memory.0.as_mut_slice().copy_from_slice(&[1, 2, 3, 4, 5, 6, 7, 8, 9]);
+        // SAFETY: nothing else has the memory.
+        let lent = unsafe { DriverBuffer::new(Arc::new(memory), 3, send) };
         assert!(lent.device_address().is_none());
-        let frame =
+        let mut frame =
             Frame { buffer: FrameBytes::Driver(lent), ..crate::testing::frame(&crate::testing::pool(1), 0).unwrap() };
         assert_eq!(frame.bytes(&mut Vec::new()).unwrap(), [1, 2, 3, 4, 5, 6, 7, 8, 9]);
+        let FrameBytes::Driver(lent) = &mut frame.buffer else { panic!("{frame:?}") };
+        lent.as_mut_slice()[1] = 0;
+        assert_eq!(frame.bytes(&mut Vec::new()).unwrap()[..3], [1, 0, 3]);
         assert_eq!((frame.view().unwrap().width(), frame.view().unwrap().height()), (4, 2));
         assert!(back.try_recv().is_err());
         drop(frame);

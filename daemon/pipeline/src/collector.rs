@@ -8,6 +8,7 @@
 //! is taken only for tracks, while the message is made, and for a message that lost masks. Only the lane that a reload takes a camera
 //! from may hold it meanwhile.
 
+mod ignored;
 mod masks;
 mod message;
 mod rounding;
@@ -21,9 +22,11 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use visiond_annotate::annotator::Annotator;
+use visiond_engine::detector::Detection;
 use visiond_frames::clock::Clock;
-use visiond_frames::frame::Frame;
+use visiond_frames::frame::{Frame, FrameFacts};
 use visiond_kernels::nvtx;
+use visiond_kernels::view::ViewSpec;
 use visiond_live::CameraView;
 use visiond_message::Message;
 use visiond_system::backoff::RateLimit;
@@ -32,11 +35,12 @@ use visiond_telemetry::metrics::{CameraMetrics, LaneMetrics};
 use visiond_telemetry::trace;
 use visiond_tracker::TrackIds;
 
+pub use self::ignored::IgnoredArea;
 pub use self::message::message_of;
 pub use self::selection::Selection;
 pub use self::tracking::{CameraTracks, FrameTracks, TrackSettings};
 use crate::frame_rate::FrameRate;
-use crate::lane_result::LaneResult;
+use crate::lane_result::{LaneResult, ModelFacts};
 use crate::mailbox::Delivery;
 
 /// How often to log masks that are too large for their message.
@@ -64,6 +68,8 @@ pub struct Collector {
     annotator: Option<Arc<Annotator>>,
     /// How to track its objects, if the configuration asks for it, and their tracks.
     tracking: Option<(TrackSettings, Arc<Mutex<CameraTracks>>)>,
+    /// Where detections are dropped.
+    ignored: Vec<IgnoredArea>,
     /// The clients that watch the camera.
     pub view: Arc<CameraView>,
     /// Whether frames and images may be dropped.
@@ -72,6 +78,8 @@ pub struct Collector {
     pub selection: Selection,
     /// See [`Message::topic`].
     topic: Arc<str>,
+    /// How models see its frames.
+    pub view_spec: ViewSpec,
     outlet: Arc<Outlet>,
     mask_warnings: Arc<MaskWarnings>,
 }
@@ -137,8 +145,21 @@ impl Collector {
         outlet: Arc<Outlet>,
         mask_warnings: Arc<MaskWarnings>,
     ) -> Self {
+        let (ignored, view_spec) = (Vec::new(), ViewSpec::default());
         let (selection, topic) = (Selection::default(), Arc::clone(&metrics.name));
-        Self { metrics, annotator, tracking, view, delivery, selection, topic, outlet, mask_warnings }
+        Self {
+            metrics,
+            annotator,
+            tracking,
+            ignored,
+            view,
+            delivery,
+            selection,
+            topic,
+            view_spec,
+            outlet,
+            mask_warnings,
+        }
     }
 
     /// The same for one of the camera's models, which may be its first.
@@ -148,9 +169,26 @@ impl Collector {
         Self { selection: model.selection.clone(), topic, ..self }
     }
 
+    /// Returns the collector with areas in which detections are dropped.
+    #[must_use]
+    pub fn ignoring(self, ignored: Vec<IgnoredArea>) -> Self {
+        Self { ignored, ..self }
+    }
+
+    /// Sets how models see the camera's frames.
+    #[must_use]
+    pub fn seen_as(self, view_spec: ViewSpec) -> Self {
+        Self { view_spec, ..self }
+    }
+
     /// Whether results need the pixels of their frames, because images are drawn or a client watches.
     pub fn wants_view(&self) -> bool {
         self.annotator.is_some() || self.view.wanted()
+    }
+
+    /// Drops the detections in the camera's ignored areas, before anything else knows of them. Allocates nothing.
+    pub fn drop_ignored(&self, frame: &FrameFacts, model: &ModelFacts, detections: &mut Vec<Detection>) {
+        ignored::drop_ignored(&self.ignored, frame, &model.labels, detections);
     }
 
     /// Returns the message of a result, whose postprocessing began at `start`. Waits for nothing.

@@ -482,6 +482,7 @@ impl Lane {
             work.camera.selection.keep_wanted(&mut state.found, &model.labels);
             let PendingFrame { camera, facts, frame: view, timings: so_far } = work;
             let timings = Timings { preprocess: timings.preprocess_us, infer: timings.infer_us, ..so_far };
+            camera.drop_ignored(&facts, model, &mut state.found);
             let (detections, values) = (&*state.found, runner.values());
             // Tracing masks may take long or hang, so the watchdog monitors the lane meanwhile.
             let message = camera.join(&LaneResult { frame: facts, model, detections, values, timings }, start);
@@ -540,10 +541,13 @@ fn receive(camera: Arc<Collector>, queued: QueuedFrame, now_ns: u64) -> PendingF
 /// Begins a run on all of `works`.
 fn begin_run(runner: &mut dyn ModelRunner, works: &VecDeque<PendingFrame>) -> Result<RunId, RunError> {
     let mut views = Vec::with_capacity(works.len());
-    for (index, frame) in works.iter().map(|work| &work.frame).enumerate() {
+    for (index, work) in works.iter().enumerate() {
         // Every frame is still there: it is dropped after its run has begun.
-        let Some(frame) = frame else { continue };
-        views.push(frame.view().map_err(|error| RunError::new(Fault::Frame(index), error))?);
+        let Some(frame) = &work.frame else { continue };
+        let whole = frame.view().map_err(|error| RunError::new(Fault::Frame(index), error))?;
+        let view = work.camera.view_spec.of((whole.width(), whole.height()));
+        let view = view.map_err(|error| RunError::new(Fault::Frame(index), error))?;
+        views.push(whole.viewed(view).map_err(|error| RunError::new(Fault::Frame(index), error))?);
     }
     runner.begin(&views)
 }

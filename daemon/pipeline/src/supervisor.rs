@@ -21,6 +21,7 @@ use parking_lot::Mutex;
 use visiond_annotate::annotator::Annotator;
 use visiond_capture::source::Open;
 use visiond_frames::clock::{Clock, SystemClock};
+use visiond_kernels::view::ViewSpec;
 use visiond_live::{Live, PreviewFeed};
 use visiond_system::exit::ExitError;
 use visiond_system::stop::Stop;
@@ -29,7 +30,7 @@ use visiond_telemetry::metrics::{Activity, CameraMetrics, DropCause, LaneMetrics
 
 use super::camera::{ActiveCameras, Camera, CameraStreams, RetryPolicy};
 use super::collector::{
-    CameraModel, CameraTracks, Collector, MaskWarnings, MessageLimit, Outlet, PublishFn, TrackSettings,
+    CameraModel, CameraTracks, Collector, IgnoredArea, MaskWarnings, MessageLimit, Outlet, PublishFn, TrackSettings,
 };
 use super::frame_rate::FrameRate;
 use super::lane::{Lane, LaneMailbox, LaneModel, LaneSlot, ModelSwap, NeedsRestart};
@@ -52,12 +53,16 @@ pub struct CameraSpec {
     pub annotator: Option<Arc<Annotator>>,
     /// How to track its objects, if the configuration asks for it.
     pub track: Option<TrackSettings>,
+    /// Where detections are dropped.
+    pub ignored: Vec<IgnoredArea>,
     /// The model whose objects are tracked.
     pub tracked_model: Arc<str>,
     /// Whether its tracks go on: it shows what it showed before, to the same tracked model.
     pub keeps_tracks: bool,
     /// The models that process its frames, at least one, none twice.
     pub models: Vec<CameraModel>,
+    /// How they see its frames.
+    pub view: ViewSpec,
 }
 
 /// A lane to run; at least one camera uses its model.
@@ -372,7 +377,9 @@ impl Pipeline {
                 }
                 let tracking = camera.track.clone().map(|settings| {
                     let new = || Arc::new(Mutex::new(CameraTracks::new(Arc::clone(&self.outlet.track_ids))));
-                    (settings, Arc::clone(record.tracks.get_or_insert_with(new)))
+                    let tracks = Arc::clone(record.tracks.get_or_insert_with(new));
+                    tracks.lock().change_settings();
+                    (settings, tracks)
                 });
                 let names: Vec<_> = camera.models.iter().map(|model| Arc::clone(&model.name)).collect();
                 record.metrics.set_models(&names);
@@ -382,7 +389,8 @@ impl Pipeline {
                     let tracking = tracking.clone().filter(|_| model.name == camera.tracked_model);
                     let (delivery, outlet) = (camera.delivery, Arc::clone(&self.outlet));
                     let new = Collector::new(metrics, annotator, tracking, view, delivery, outlet, mask_warnings);
-                    Arc::new(new.for_model(model, index == 0))
+                    let new = new.for_model(model, index == 0);
+                    Arc::new(new.ignoring(camera.ignored.clone()).seen_as(camera.view))
                 };
                 camera.models.iter().enumerate().map(collector).collect()
             };

@@ -204,7 +204,7 @@ fn thirty_days_of_a_camera_that_fails_now_and_then_agree_in_messages_numbers_and
     assert!(told.frames > 190_000 && told.deaths > 100 && told.refusals > 50_000 && failed > 500, "{told:?} {failed}");
     assert_eq!((snapshot.captured, lane_metrics.runs.get()), (told.frames, told.frames));
     assert_eq!((messages, snapshot.published), (told.frames - failed, told.frames - failed));
-    assert_eq!(snapshot.dropped, [told.lost, 0, 0, failed, 0]);
+    assert_eq!(snapshot.dropped, [told.lost, 0, 0, failed, 0, 0]);
     assert_eq!((snapshot.errors, snapshot.restarts), (told.deaths + told.refusals, told.opened - 1));
     assert_eq!((snapshot.detections, snapshot.stage(Stage::Total).count()), (messages, messages));
     assert_eq!((lane_metrics.errors.get(), lane_metrics.rebuilds.get()), (failed, 0));

@@ -12,6 +12,7 @@ use visiond_engine::detector::DetectorError;
 use visiond_engine::engine::EngineError;
 use visiond_kernels::buffer::BufferError;
 use visiond_kernels::frame::FrameError;
+use visiond_kernels::polygon::PolygonError;
 use visiond_pipeline::model_runner::RunError;
 use visiond_publish::PublishError;
 use visiond_system::exit::{Exit, ExitError};
@@ -45,6 +46,9 @@ pub enum ServiceError {
         "camera {0}: several models cannot read one frame in managed memory on this GPU: set `memory` in `[buffers]` to \"mapped\""
     )]
     SharedFrames(Arc<str>),
+    /// The corners of an area are no polygon; a configuration that was read from a file has none such.
+    #[error("camera {0}: `polygon` of an area {1}; run `visiond check`")]
+    Area(Arc<str>, #[source] PolygonError),
     /// Annotated images cannot be stored.
     #[error(transparent)]
     Annotate(#[from] AnnotateError),
@@ -85,7 +89,9 @@ impl ServiceError {
     /// Returns the exit status of a daemon that cannot start for this reason.
     pub fn exit(&self) -> Exit {
         match self {
-            Self::Config(_) | Self::NoCamera | Self::Buffers(_) | Self::SharedFrames(_) => Exit::Config,
+            Self::Config(_) | Self::NoCamera | Self::Buffers(_) | Self::SharedFrames(_) | Self::Area(..) => {
+                Exit::Config
+            }
             Self::Model { error, .. } => match &**error {
                 ModelError::Engine(_) => Exit::Model,
                 ModelError::Card(_) => Exit::Config,

@@ -13,7 +13,7 @@ use visiond_config::diff::{Change, ConfigDiff, keep_until_restart};
 use visiond_config::types::{CameraConfig, CameraModelConfig, Config, ModelConfig, TrackConfig};
 use visiond_kernels::cuda::Device;
 use visiond_live::Live;
-use visiond_pipeline::collector::{CameraModel, Selection, TrackSettings};
+use visiond_pipeline::collector::{CameraModel, IgnoredArea, Selection, TrackSettings};
 use visiond_pipeline::frame_rate::FrameRate;
 use visiond_pipeline::lane::LaneModel;
 use visiond_pipeline::mailbox::Delivery;
@@ -209,11 +209,15 @@ impl PreparedConfig {
         }
         let buffers = first.buffers.for_lanes(models.len());
         let opens = self.changes.cameras.contains_key(&*name);
-        let open = opens.then(|| visiond_capture::opener(&camera.source, &name, &buffers));
+        let area = |error| ServiceError::Area(Arc::clone(&name), error);
+        let masks = camera.privacy_masks().map_err(area)?;
+        let open = opens.then(|| visiond_capture::opener(&camera.source, masks.clone(), &name, &buffers));
         let preview = camera.source.preview().filter(|_| opens);
         // No lane processes the preview.
-        let preview =
-            preview.map(|source| visiond_capture::opener(&source, &format!("{name}, preview").into(), &first.buffers));
+        let preview = preview.map(|source| {
+            let name = format!("{name}, preview").into();
+            visiond_capture::opener(&source, masks, &name, &first.buffers)
+        });
         let pictures = self.running.pictures.iter().find(|pictures| pictures.camera == name);
         let annotator = pictures.map(|pictures| Arc::clone(&pictures.annotator));
         let delivery = if camera.source.is_lossless() { Delivery::Lossless } else { Delivery::NewestWins };
@@ -225,6 +229,11 @@ impl PreparedConfig {
             classes: classes.clone(),
             smooth,
         });
+        let ignored = camera.ignore.iter().map(|ignore| {
+            let polygon = ignore.area().map_err(area)?;
+            Ok(IgnoredArea { polygon, classes: ignore.classes.clone() })
+        });
+        let ignored = ignored.collect::<Result<_, ServiceError>>()?;
         let known = before.config.cameras.iter().find(|known| known.name == camera.name);
         let keeps_tracks = known.is_some_and(|known| {
             let listed_before: Vec<_> = before.config.models_of(known).map(|(_, model)| model).collect();
@@ -240,9 +249,11 @@ impl PreparedConfig {
             delivery,
             annotator,
             track,
+            ignored,
             tracked_model,
             keeps_tracks,
             models,
+            view: camera.view(),
         });
         Ok(())
     }

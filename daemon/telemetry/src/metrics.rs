@@ -34,15 +34,18 @@ pub enum DropCause {
     Failed,
     /// `max_fps` asks for fewer frames.
     Skipped,
+    /// A privacy mask could not be applied.
+    Unmasked,
 }
 
 impl DropCause {
     /// Every cause, in the order of [`CameraSnapshot::dropped`].
-    pub const ALL: [Self; 5] = [Self::Driver, Self::Corrupt, Self::Overload, Self::Failed, Self::Skipped];
+    pub const ALL: [Self; 6] =
+        [Self::Driver, Self::Corrupt, Self::Overload, Self::Failed, Self::Skipped, Self::Unmasked];
 
     /// Returns the name used in lines and summaries.
     pub const fn name(self) -> &'static str {
-        ["driver", "corrupt", "overload", "failed", "skipped"][self as usize]
+        ["driver", "corrupt", "overload", "failed", "skipped", "unmasked"][self as usize]
     }
 }
 
@@ -52,6 +55,7 @@ impl From<LossCause> for DropCause {
             LossCause::Driver => Self::Driver,
             LossCause::Corrupt => Self::Corrupt,
             LossCause::Overload => Self::Overload,
+            LossCause::Unmasked => Self::Unmasked,
         }
     }
 }
@@ -676,7 +680,8 @@ mod tests {
         metrics.count_dropped(DropCause::Overload, 1);
         let snapshot = metrics.snapshot();
         let by_name: Vec<_> = DropCause::ALL.iter().zip(snapshot.dropped).map(|(c, n)| (c.name(), n)).collect();
-        assert_eq!(by_name, [("driver", 3), ("corrupt", 0), ("overload", 1), ("failed", 0), ("skipped", 0)]);
+        let expected = [("driver", 3), ("corrupt", 0), ("overload", 1), ("failed", 0), ("skipped", 0), ("unmasked", 0)];
+        assert_eq!(by_name, expected);
         assert_eq!(snapshot.dropped_in_all(), 4);
     }
 

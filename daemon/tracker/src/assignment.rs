@@ -21,19 +21,30 @@ const LIMIT: u32 = 1 << 20;
 /// latter the result is valid, but may not be the cheapest.
 #[derive(Debug, Default)]
 pub(crate) struct Assignment {
-    /// Where the pairs of each row begin, and where the last ones end.
-    starts: Vec<usize>,
+    rows: Vec<Row>,
+    columns: Vec<Column>,
     pairs: Vec<Pair>,
-    column_of: Vec<u32>,
-    row_of: Vec<u32>,
-    row_price: Vec<i64>,
-    column_price: Vec<i64>,
-    /// Of the search under way: the least cost to reach a column, `i64::MAX` where none is known, and the row before it.
-    distance: Vec<i64>,
-    from: Vec<u32>,
+    // Of the search under way.
     reached: Vec<u32>,
     settled: Vec<u32>,
     heap: BinaryHeap<Reverse<(i64, u32)>>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Row {
+    /// Where its pairs begin and end.
+    pairs: [u32; 2],
+    column: u32,
+    price: i64,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Column {
+    row: u32,
+    price: i64,
+    /// The least cost to reach it in the search under way, `i64::MAX` where none is known, and the row before it.
+    distance: i64,
+    from: u32,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -45,18 +56,15 @@ struct Pair {
 impl Assignment {
     /// Begins a problem with that many columns and no row.
     pub(crate) fn begin(&mut self, columns: usize) {
-        self.starts.clear();
-        self.starts.push(0);
+        self.rows.clear();
         self.pairs.clear();
-        refill(&mut self.row_of, columns, NONE);
-        refill(&mut self.column_price, columns, 0);
-        refill(&mut self.distance, columns, i64::MAX);
-        refill(&mut self.from, columns, NONE);
+        self.columns.clear();
+        self.columns.resize(columns, Column { row: NONE, price: 0, distance: i64::MAX, from: NONE });
     }
 
     /// Adds a pair of the row that `end_row` ends. `gain` is above 0, where the pair is as good as none, to 1.
     pub(crate) fn pair(&mut self, column: usize, gain: f64) {
-        debug_assert!(column < self.row_of.len());
+        debug_assert!(column < self.columns.len());
         // The cast of a NaN is 0.
         let gain = (gain * f64::from(LIMIT)) as u32;
         if gain > 0 {
@@ -66,37 +74,57 @@ impl Assignment {
 
     /// Ends a row.
     pub(crate) fn end_row(&mut self) {
-        let start = self.starts.last().copied().unwrap_or_default();
-        let row = self.pairs.get_mut(start..).unwrap_or_default();
+        let start = self.rows.last().map_or(0, |row| row.pairs[1]);
+        let row = self.pairs.get_mut(start as usize..).unwrap_or_default();
         if row.len() > PAIRS_PER_ROW {
             row.select_nth_unstable_by_key(PAIRS_PER_ROW, |pair| (pair.cost, pair.column));
-            self.pairs.truncate(start + PAIRS_PER_ROW);
+            self.pairs.truncate(start as usize + PAIRS_PER_ROW);
         }
-        self.starts.push(self.pairs.len());
+        self.rows.push(Row { pairs: [start, self.pairs.len() as u32], column: NONE, price: 0 });
     }
 
     /// Solves the problem; returns the column of each row.
     pub(crate) fn solve(&mut self) -> impl Iterator<Item = Option<usize>> + '_ {
-        let rows = self.starts.len().saturating_sub(1);
-        refill(&mut self.column_of, rows, NONE);
-        refill(&mut self.row_price, rows, 0);
-        for row in 0..rows {
-            self.augment(row as u32);
+        for row in 0..self.rows.len() {
+            if !self.take_nearest_free(row as u32) {
+                self.augment(row as u32);
+            }
         }
-        self.column_of.iter().map(|&column| (column != NONE).then_some(column as usize))
+        self.rows.iter().map(|row| (row.column != NONE).then_some(row.column as usize))
     }
 
     fn pairs_of(&self, row: u32) -> std::ops::Range<usize> {
-        self.starts[row as usize]..self.starts[row as usize + 1]
+        let [start, end] = self.rows[row as usize].pairs;
+        start as usize..end as usize
+    }
+
+    /// Gives a new row its nearest column if that is free, or none if none is worth its price: what [`augment`](Self::augment) would do,
+    /// in a few instructions. Returns whether that was so, as it is for most rows.
+    fn take_nearest_free(&mut self, row: u32) -> bool {
+        let pairs = self.pairs[self.pairs_of(row)].iter();
+        let nearest = pairs.map(|pair| (i64::from(pair.cost) - self.columns[pair.column as usize].price, pair.column));
+        let Some((at, column)) = nearest.min().filter(|(at, _)| *at < i64::from(LIMIT)) else {
+            self.rows[row as usize].price = LIMIT.into();
+            return true;
+        };
+        let taken = &mut self.columns[column as usize].row;
+        if *taken != NONE {
+            return false;
+        }
+        *taken = row;
+        let row = &mut self.rows[row as usize];
+        (row.column, row.price) = (column, at);
+        true
     }
 
     /// Finds a place for one more row: Dijkstra's shortest path over costs less prices, none of which is below 0.
+    #[cold]
     fn augment(&mut self, first: u32) {
         let (mut row, mut so_far, mut looked_at) = (first, 0, 0);
         // Where the cheapest path so far ends: at a free column, or with a row that is left out.
         let (mut end, mut end_column, mut end_row) = (i64::MAX, NONE, NONE);
         loop {
-            let price = self.row_price[row as usize];
+            let price = self.rows[row as usize].price;
             let left_out = so_far + i64::from(LIMIT) - price;
             if left_out < end {
                 (end, end_row) = (left_out, row);
@@ -108,27 +136,26 @@ impl Assignment {
                 end = i64::MAX;
                 break;
             }
-            for Pair { column, cost } in &self.pairs[pairs] {
-                let at = so_far + i64::from(*cost) - price - self.column_price[*column as usize];
-                let distance = &mut self.distance[*column as usize];
-                if at < end && at < *distance {
-                    if *distance == i64::MAX {
-                        self.reached.push(*column);
+            for Pair { column: index, cost } in &self.pairs[pairs] {
+                let column = &mut self.columns[*index as usize];
+                let at = so_far + i64::from(*cost) - price - column.price;
+                if at < end && at < column.distance {
+                    if column.distance == i64::MAX {
+                        self.reached.push(*index);
                     }
-                    *distance = at;
-                    self.from[*column as usize] = row;
-                    self.heap.push(Reverse((at, *column)));
+                    (column.distance, column.from) = (at, row);
+                    self.heap.push(Reverse((at, *index)));
                 }
             }
             // The nearest column that is not settled. One that was reached on two ways has an entry of the longer one, too.
             let nearest = loop {
                 match self.heap.pop() {
-                    Some(Reverse((at, column))) if at > self.distance[column as usize] => {}
+                    Some(Reverse((at, column))) if at > self.columns[column as usize].distance => {}
                     nearest => break nearest,
                 }
             };
             let Some(Reverse((at, column))) = nearest.filter(|Reverse((at, _))| *at < end) else { break };
-            row = self.row_of[column as usize];
+            row = self.columns[column as usize].row;
             if row == NONE {
                 (end, end_column) = (at, column);
                 break;
@@ -141,7 +168,7 @@ impl Assignment {
             self.exchange(first, end_column, end_row);
         }
         for column in self.reached.drain(..) {
-            self.distance[column as usize] = i64::MAX;
+            self.columns[column as usize].distance = i64::MAX;
         }
         self.settled.clear();
         self.heap.clear();
@@ -149,11 +176,12 @@ impl Assignment {
 
     /// Keeps the cost of each pair at least its prices, and of those taken equal to them.
     fn raise_prices(&mut self, first: u32, end: i64) {
-        self.row_price[first as usize] += end;
+        self.rows[first as usize].price += end;
         for &column in &self.settled {
-            let more = end - self.distance[column as usize];
-            self.column_price[column as usize] -= more;
-            self.row_price[self.row_of[column as usize] as usize] += more;
+            let column = &mut self.columns[column as usize];
+            let more = end - column.distance;
+            column.price -= more;
+            self.rows[column.row as usize].price += more;
         }
     }
 
@@ -162,12 +190,12 @@ impl Assignment {
         let mut column = end_column;
         if column == NONE {
             // The row that is left out had none, if it is the new one.
-            column = std::mem::replace(&mut self.column_of[end_row as usize], NONE);
+            column = std::mem::replace(&mut self.rows[end_row as usize].column, NONE);
         }
         while column != NONE {
-            let row = self.from[column as usize];
-            self.row_of[column as usize] = row;
-            let before = std::mem::replace(&mut self.column_of[row as usize], column);
+            let row = self.columns[column as usize].from;
+            self.columns[column as usize].row = row;
+            let before = std::mem::replace(&mut self.rows[row as usize].column, column);
             if row == first {
                 break;
             }
@@ -176,17 +204,13 @@ impl Assignment {
     }
 
     fn take_cheapest_free(&mut self, row: u32) {
-        let free = self.pairs[self.pairs_of(row)].iter().filter(|pair| self.row_of[pair.column as usize] == NONE);
+        let pairs = self.pairs[self.pairs_of(row)].iter();
+        let free = pairs.filter(|pair| self.columns[pair.column as usize].row == NONE);
         if let Some(&Pair { column, .. }) = free.min_by_key(|pair| pair.cost) {
-            self.column_of[row as usize] = column;
-            self.row_of[column as usize] = row;
+            self.rows[row as usize].column = column;
+            self.columns[column as usize].row = row;
         }
     }
-}
-
-fn refill<T: Clone>(values: &mut Vec<T>, count: usize, value: T) {
-    values.clear();
-    values.resize(count, value);
 }
 
 #[cfg(test)]

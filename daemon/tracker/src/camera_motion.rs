@@ -1,7 +1,7 @@
 //! How far the camera moved, by the objects themselves.
 
 /// Objects that it takes to tell the camera's motion from theirs.
-const LEAST_OBJECTS: usize = 5;
+pub(crate) const LEAST_OBJECTS: usize = 5;
 /// How many times its own variance the square of a shift loses. At 4, one that could be chance at two standard deviations is 0.
 const DOUBT: f64 = 4.0;
 

@@ -3,7 +3,7 @@
 use visiond_kernels::oriented::OrientedBox;
 
 use crate::class_votes::ClassVotes;
-use crate::motion::{Motion, Shape};
+use crate::motion::{Motion, Shape, Span};
 use crate::overlap::{Placed, cosine};
 use crate::parameters::Parameters;
 
@@ -87,16 +87,16 @@ impl Track {
         *self = Self { embedding, ..new };
     }
 
-    /// Moves `seconds` ahead, of which `counted` count as unseen. Stays where it is, if `seconds` are too many to say where it went; a
-    /// lost one moves for [`LONGEST_PREDICTED`].
-    pub(crate) fn predict(&mut self, seconds: f64, counted: f64, parameters: &Parameters) {
+    /// Moves ahead by `span`, of which `counted` seconds count as unseen. Stays where it is, if the span is too long to say where it
+    /// went; a lost one moves for [`LONGEST_PREDICTED`].
+    pub(crate) fn predict(&mut self, span: &Span, counted: f64, parameters: &Parameters) {
         let unseen_before = self.unseen;
         self.unseen += counted;
         self.matched = false;
-        if seconds > LONGEST_PREDICTED || unseen_before <= LONGEST_PREDICTED && self.unseen > LONGEST_PREDICTED {
+        if span.seconds > LONGEST_PREDICTED || unseen_before <= LONGEST_PREDICTED && self.unseen > LONGEST_PREDICTED {
             self.motion.hold(parameters);
-        } else if seconds > 0.0 && self.unseen <= LONGEST_PREDICTED {
-            self.motion.predict(seconds, parameters);
+        } else if span.seconds > 0.0 && self.unseen <= LONGEST_PREDICTED {
+            self.motion.predict(span, parameters);
         }
         self.placed = Placed::new(self.motion.shape());
     }

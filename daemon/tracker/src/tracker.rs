@@ -1,14 +1,15 @@
 //! The tracker of one camera.
 
+use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::Duration;
 
 use visiond_kernels::oriented::OrientedBox;
 
 use crate::assignment::{Assignment, PAIRS_PER_ROW};
-use crate::camera_motion::CameraMotion;
+use crate::camera_motion::{CameraMotion, LEAST_OBJECTS};
 use crate::ids::TrackIds;
-use crate::motion::Shape;
+use crate::motion::{Shape, Span};
 use crate::overlap::Placed;
 use crate::parameters::Parameters;
 use crate::track::{Track, TrackReport, TrackState};
@@ -70,6 +71,8 @@ struct Seen {
 /// Which pairs a round of the association makes.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Round {
+    /// As [`Alike`](Self::Alike), with objects that were seen in the last frame: to see how the camera moved.
+    Camera,
     /// Boxes that overlap, of a class that the track had.
     Alike,
     /// The same with little doubt: for low scores.
@@ -78,6 +81,21 @@ enum Round {
     OtherClass,
     /// Boxes that need not overlap, between frames that are far apart.
     FarApart,
+}
+
+impl Round {
+    /// Whether a track without a detection takes part, `elapsed` seconds after the last frame.
+    fn takes(self, track: &Track, elapsed: f64) -> bool {
+        let lost = track.state == TrackState::Lost;
+        match self {
+            Self::Camera => track.state == TrackState::Confirmed,
+            Self::Alike => true,
+            Self::Doubtful => track.state == TrackState::Confirmed || lost && track.unseen < LOW_AFTER_LOSS,
+            // What was lost has not become something else meanwhile.
+            Self::OtherClass => !lost,
+            Self::FarApart => track.unseen <= elapsed.min(LONGEST_COUNTED),
+        }
+    }
 }
 
 /// Follows the objects of one camera.
@@ -95,7 +113,16 @@ pub struct Tracker {
     last: Option<Duration>,
     /// The usual seconds between frames.
     interval: f64,
-    // Buffers of a step.
+    reports: Vec<Option<TrackReport>>,
+    ended: Vec<TrackReport>,
+}
+
+/// What a step needs while it runs.
+///
+/// A daemon takes steps for many cameras on one thread, and between two of them does other work, so that a step costs mostly the waits
+/// for memory. These buffers are one set for each thread, which is in the cache more often than a set for each tracker.
+#[derive(Debug, Default)]
+struct Scratch {
     seen: Vec<Seen>,
     /// Indices into `seen` of those without a track, in the round under way.
     high: Vec<usize>,
@@ -109,8 +136,46 @@ pub struct Tracker {
     found: Vec<Option<usize>>,
     assignment: Assignment,
     camera_motion: CameraMotion,
-    reports: Vec<Option<TrackReport>>,
-    ended: Vec<TrackReport>,
+}
+
+impl Scratch {
+    /// Sorts the detections that can be tracked by their scores.
+    fn take(&mut self, observations: &[Observation<'_>], parameters: &Parameters) {
+        self.seen.clear();
+        self.order.clear();
+        let least = parameters.low_score.min(parameters.score);
+        self.order.extend((0..observations.len()).filter(|&index| f64::from(observations[index].score) >= least));
+        if self.order.len() > MOST_OBSERVATIONS {
+            let by_score =
+                |a: &usize, b: &usize| observations[*b].score.total_cmp(&observations[*a].score).then(a.cmp(b));
+            self.order.select_nth_unstable_by(MOST_OBSERVATIONS, by_score);
+            self.order.truncate(MOST_OBSERVATIONS);
+            self.order.sort_unstable();
+        }
+        for &index in &self.order {
+            let seen = &observations[index];
+            if let Some(shape) = Shape::new(seen.bounds, seen.oriented) {
+                let (placed, score) = (Placed::new(shape), f64::from(seen.score).min(1.0));
+                self.seen.push(Seen { index, placed, score, class_id: seen.class_id });
+            }
+        }
+        self.found.clear();
+        self.found.resize(self.seen.len(), None);
+        self.split(parameters.score);
+    }
+
+    /// Lists the detections by their scores.
+    fn split(&mut self, score: f64) {
+        self.high.clear();
+        self.low.clear();
+        for (index, seen) in self.seen.iter().enumerate() {
+            if seen.score >= score { self.high.push(index) } else { self.low.push(index) }
+        }
+    }
+}
+
+thread_local! {
+    static SCRATCH: RefCell<Scratch> = RefCell::default();
 }
 
 impl Tracker {
@@ -124,15 +189,6 @@ impl Tracker {
             now: 0.0,
             last: None,
             interval: FIRST_INTERVAL,
-            seen: Vec::new(),
-            high: Vec::new(),
-            low: Vec::new(),
-            candidates: Vec::new(),
-            near: Vec::new(),
-            order: Vec::new(),
-            found: Vec::new(),
-            assignment: Assignment::default(),
-            camera_motion: CameraMotion::default(),
             reports: Vec::new(),
             ended: Vec::new(),
         }
@@ -155,19 +211,28 @@ impl Tracker {
     /// frame that is longer than 2.5 s, objects are looked for where they were last, so that what stands still keeps its id, and a clock
     /// that was set ahead does no harm.
     pub fn step(&mut self, at: Duration, observations: &[Observation<'_>]) -> Step<'_> {
-        let elapsed = self.advance(at);
-        for track in &mut self.tracks {
-            track.predict(elapsed, elapsed.min(LONGEST_COUNTED), &self.parameters);
-        }
-        self.take(observations);
-        self.follow_camera(observations);
-        self.associate(elapsed, observations);
-        self.update(observations);
-        self.lose();
-        self.make_room();
-        self.begin(observations);
-        self.report(observations.len());
+        SCRATCH.with_borrow_mut(|scratch| self.step_with(scratch, at, observations));
         Step { tracks: &self.reports, ended: &self.ended }
+    }
+
+    fn step_with(&mut self, scratch: &mut Scratch, at: Duration, observations: &[Observation<'_>]) {
+        let elapsed = self.advance(at);
+        let span = Span::new(elapsed);
+        for track in &mut self.tracks {
+            track.predict(&span, elapsed.min(LONGEST_COUNTED), &self.parameters);
+        }
+        scratch.take(observations, &self.parameters);
+        self.follow_camera(scratch, elapsed, observations);
+        self.pair(scratch, Round::Alike, elapsed, observations);
+        self.pair(scratch, Round::Doubtful, elapsed, observations);
+        self.pair(scratch, Round::OtherClass, elapsed, observations);
+        if elapsed > FAR_APART {
+            self.pair(scratch, Round::FarApart, elapsed, observations);
+        }
+        self.update(scratch, observations);
+        self.lose();
+        self.begin(scratch, observations);
+        self.report(scratch, observations.len());
     }
 
     /// Moves the tracker's own clock; returns the seconds since the last frame.
@@ -192,131 +257,92 @@ impl Tracker {
         elapsed
     }
 
-    /// Sorts the detections that can be tracked by their scores.
-    fn take(&mut self, observations: &[Observation<'_>]) {
-        self.seen.clear();
-        self.order.clear();
-        let least = self.parameters.low_score.min(self.parameters.score);
-        self.order.extend((0..observations.len()).filter(|&index| f64::from(observations[index].score) >= least));
-        if self.order.len() > MOST_OBSERVATIONS {
-            let by_score =
-                |a: &usize, b: &usize| observations[*b].score.total_cmp(&observations[*a].score).then(a.cmp(b));
-            self.order.select_nth_unstable_by(MOST_OBSERVATIONS, by_score);
-            self.order.truncate(MOST_OBSERVATIONS);
-            self.order.sort_unstable();
-        }
-        for &index in &self.order {
-            let seen = &observations[index];
-            if let Some(shape) = Shape::new(seen.bounds, seen.oriented) {
-                let (placed, score) = (Placed::new(shape), f64::from(seen.score).min(1.0));
-                self.seen.push(Seen { index, placed, score, class_id: seen.class_id });
-            }
-        }
-        self.found.clear();
-        self.found.resize(self.seen.len(), None);
-        self.split();
-    }
-
-    /// Lists the detections by their scores.
-    fn split(&mut self) {
-        let score = self.parameters.score;
-        self.high.clear();
-        self.low.clear();
-        for (index, seen) in self.seen.iter().enumerate() {
-            if seen.score >= score { self.high.push(index) } else { self.low.push(index) }
-        }
-    }
-
     /// Moves all tracks as the camera moved.
-    fn follow_camera(&mut self, observations: &[Observation<'_>]) {
-        self.pair(Round::Alike, |track| track.state == TrackState::Confirmed, observations, true);
-        self.camera_motion.begin();
-        for (seen, found) in self.seen.iter().zip(&mut self.found) {
+    fn follow_camera(&mut self, scratch: &mut Scratch, elapsed: f64, observations: &[Observation<'_>]) {
+        let confirmed = self.tracks.iter().filter(|track| Round::Camera.takes(track, elapsed)).count();
+        if confirmed.min(scratch.high.len()) < LEAST_OBJECTS {
+            return;
+        }
+        self.pair(scratch, Round::Camera, elapsed, observations);
+        scratch.camera_motion.begin();
+        for (seen, found) in scratch.seen.iter().zip(&mut scratch.found) {
             if let Some(track) = found.take() {
                 let (at, expected) = (seen.placed.shape.center, self.tracks[track].placed.shape.center);
-                self.camera_motion.add([at[0] - expected[0], at[1] - expected[1]]);
+                scratch.camera_motion.add([at[0] - expected[0], at[1] - expected[1]]);
                 self.tracks[track].matched = false;
             }
         }
-        if let Some(shift) = self.camera_motion.shift() {
+        if let Some(shift) = scratch.camera_motion.shift() {
             self.tracks.iter_mut().for_each(|track| track.shift(shift));
         }
-        self.split();
-    }
-
-    /// Finds the track of each detection.
-    fn associate(&mut self, elapsed: f64, observations: &[Observation<'_>]) {
-        self.pair(Round::Alike, |_| true, observations, true);
-        let in_sight = |track: &Track| {
-            track.state == TrackState::Confirmed || track.state == TrackState::Lost && track.unseen < LOW_AFTER_LOSS
-        };
-        self.pair(Round::Doubtful, in_sight, observations, false);
-        // What was lost has not become something else meanwhile.
-        self.pair(Round::OtherClass, |track| track.state != TrackState::Lost, observations, true);
-        if elapsed > FAR_APART {
-            let counted = elapsed.min(LONGEST_COUNTED);
-            self.pair(Round::FarApart, |track| track.unseen <= counted, observations, true);
-        }
+        scratch.split(self.parameters.score);
     }
 
     /// Makes pairs of detections without a track, with high or low scores, and tracks without a detection.
-    fn pair(&mut self, round: Round, eligible: impl Fn(&Track) -> bool, observations: &[Observation<'_>], high: bool) {
-        let waiting = if high { &mut self.high } else { &mut self.low };
-        self.candidates.clear();
-        let free = self.tracks.iter().enumerate().filter(|(_, track)| !track.matched && eligible(track));
-        self.candidates.extend(free.map(|(index, track)| (track.placed.bounds, index)));
-        if waiting.is_empty() || self.candidates.is_empty() {
+    ///
+    /// Once in the program, not once for each round: reading its instructions into the cache takes longer than executing them.
+    #[inline(never)]
+    fn pair(&mut self, scratch: &mut Scratch, round: Round, elapsed: f64, observations: &[Observation<'_>]) {
+        let Scratch { seen: all, high, low, candidates, near, found, assignment, .. } = scratch;
+        let waiting = if round == Round::Doubtful { low } else { high };
+        if waiting.is_empty() {
+            return;
+        }
+        candidates.clear();
+        let free = self.tracks.iter().enumerate().filter(|(_, track)| !track.matched && round.takes(track, elapsed));
+        candidates.extend(free.map(|(index, track)| (track.placed.bounds, index)));
+        if candidates.is_empty() {
             return;
         }
         // By their left edges, so that a box finds those near it.
-        self.candidates.sort_unstable_by(|(a, i), (b, j)| a[0].total_cmp(&b[0]).then(i.cmp(j)));
-        let widest = self.candidates.iter().map(|(bounds, _)| bounds[2] - bounds[0]).fold(0.0, f64::max);
-        self.near.reserve(self.candidates.len());
-        self.assignment.begin(self.candidates.len());
+        candidates.sort_unstable_by(|(a, i), (b, j)| a[0].total_cmp(&b[0]).then(i.cmp(j)));
+        let widest = candidates.iter().map(|(bounds, _)| bounds[2] - bounds[0]).fold(0.0, f64::max);
+        near.reserve(candidates.len());
+        assignment.begin(candidates.len());
         for &detection in waiting.iter() {
-            let seen = &self.seen[detection];
+            let seen = &all[detection];
             let embedding = observations[seen.index].embedding.filter(|values| values.len() <= MOST_EMBEDDING);
             let [left, top, right, bottom] = seen.placed.bounds;
-            self.near.clear();
+            near.clear();
             let (from, to, touching) = match round {
-                Round::FarApart => (0, self.candidates.len(), false),
+                Round::FarApart => (0, candidates.len(), false),
                 _ => (
-                    self.candidates.partition_point(|(bounds, _)| bounds[0] < left - widest),
-                    self.candidates.partition_point(|(bounds, _)| bounds[0] < right),
+                    candidates.partition_point(|(bounds, _)| bounds[0] < left - widest),
+                    candidates.partition_point(|(bounds, _)| bounds[0] < right),
                     true,
                 ),
             };
-            for (column, (at, _)) in self.candidates.iter().enumerate().take(to).skip(from) {
+            for (column, (at, _)) in candidates.iter().enumerate().take(to).skip(from) {
                 if !touching || left < at[2] && top < at[3] && at[1] < bottom {
                     let away =
                         |axis: usize| at[axis] + at[axis + 2] - seen.placed.bounds[axis] - seen.placed.bounds[axis + 2];
-                    self.near.push((away(0).powi(2) + away(1).powi(2), column));
+                    near.push((away(0).powi(2) + away(1).powi(2), column));
                 }
             }
             // Boxes in one heap: the nearest will do.
-            if self.near.len() > PAIRS_PER_ROW {
-                self.near.select_nth_unstable_by(PAIRS_PER_ROW, |(a, i), (b, j)| a.total_cmp(b).then(i.cmp(j)));
-                self.near.truncate(PAIRS_PER_ROW);
+            if near.len() > PAIRS_PER_ROW {
+                near.select_nth_unstable_by(PAIRS_PER_ROW, |(a, i), (b, j)| a.total_cmp(b).then(i.cmp(j)));
+                near.truncate(PAIRS_PER_ROW);
             }
-            for &(_, column) in &self.near {
-                let (_, track) = self.candidates[column];
-                self.assignment.pair(column, gain(round, &self.tracks[track], seen, embedding, &self.parameters));
+            for &(_, column) in near.iter() {
+                let (_, track) = candidates[column];
+                assignment.pair(column, gain(round, &self.tracks[track], seen, embedding, &self.parameters));
             }
-            self.assignment.end_row();
+            assignment.end_row();
         }
-        let mut columns = self.assignment.solve();
+        let mut columns = assignment.solve();
         waiting.retain(|&detection| {
             let Some(column) = columns.next().flatten() else { return true };
-            let (_, track) = self.candidates[column];
-            self.found[detection] = Some(track);
+            let (_, track) = candidates[column];
+            found[detection] = Some(track);
             self.tracks[track].matched = true;
             false
         });
     }
 
     /// Takes the detections into their tracks.
-    fn update(&mut self, observations: &[Observation<'_>]) {
-        for (seen, found) in self.seen.iter().zip(&self.found) {
+    fn update(&mut self, scratch: &Scratch, observations: &[Observation<'_>]) {
+        for (seen, found) in scratch.seen.iter().zip(&scratch.found) {
             let Some(track) = found.map(|index| &mut self.tracks[index]) else { continue };
             let embedding = observations[seen.index].embedding.filter(|values| values.len() <= MOST_EMBEDDING);
             // One behind another object looks like that.
@@ -338,37 +364,40 @@ impl Tracker {
     }
 
     /// Ends the tracks that were lost longest where new ones need their place.
-    fn make_room(&mut self) {
-        let begins = self.parameters.begins();
-        let wanted = self.high.iter().filter(|&&detection| self.seen[detection].score >= begins).count();
+    fn make_room(&mut self, scratch: &mut Scratch) {
         let alive = self.tracks.iter().filter(|track| track.state != TrackState::Ended).count();
-        let over = (alive + wanted).saturating_sub(MOST_TRACKS);
+        let over = (alive + scratch.high.len()).saturating_sub(MOST_TRACKS);
         if over == 0 {
             return;
         }
-        self.near.clear();
+        scratch.near.clear();
         let lost = self.tracks.iter().enumerate().filter(|(_, track)| track.state == TrackState::Lost);
-        self.near.extend(lost.map(|(index, track)| (track.unseen, index)));
-        self.near.sort_unstable_by(|(a, i), (b, j)| b.total_cmp(a).then(i.cmp(j)));
-        for &(_, index) in self.near.iter().take(over) {
+        scratch.near.extend(lost.map(|(index, track)| (track.unseen, index)));
+        scratch.near.sort_unstable_by(|(a, i), (b, j)| b.total_cmp(a).then(i.cmp(j)));
+        for &(_, index) in scratch.near.iter().take(over) {
             self.tracks[index].state = TrackState::Ended;
         }
     }
 
     /// Begins tracks of what has none.
-    fn begin(&mut self, observations: &[Observation<'_>]) {
+    fn begin(&mut self, scratch: &mut Scratch, observations: &[Observation<'_>]) {
+        let begins = self.parameters.begins();
+        scratch.high.retain(|&detection| scratch.seen[detection].score >= begins);
+        if scratch.high.is_empty() {
+            return;
+        }
+        self.make_room(scratch);
         let parameters = &self.parameters;
-        let begins = parameters.begins();
         let mut alive = self.tracks.iter().filter(|track| track.state != TrackState::Ended).count();
-        for &detection in &self.high {
-            let seen = &self.seen[detection];
+        for &detection in &scratch.high {
+            let seen = &scratch.seen[detection];
             let twin = |track: &Track| {
                 track.matched
                     && track.placed.iou_at_most(&seen.placed) >= parameters.duplicate_iou
                     && track.classes.share(seen.class_id) > 0.0
                     && track.placed.iou(&seen.placed) >= parameters.duplicate_iou
             };
-            if seen.score < begins || alive >= MOST_TRACKS || self.tracks.iter().any(twin) {
+            if alive >= MOST_TRACKS || self.tracks.iter().any(twin) {
                 continue;
             }
             alive += 1;
@@ -385,16 +414,16 @@ impl Tracker {
                 None => new,
             };
             track.remember(observations[seen.index].embedding.filter(|values| values.len() <= MOST_EMBEDDING));
-            self.found[detection] = Some(self.tracks.len());
+            scratch.found[detection] = Some(self.tracks.len());
             self.tracks.push(track);
         }
     }
 
     /// Writes what the step returns, and puts ended tracks away.
-    fn report(&mut self, observations: usize) {
+    fn report(&mut self, scratch: &Scratch, observations: usize) {
         self.reports.clear();
         self.reports.resize(observations, None);
-        for (seen, found) in self.seen.iter().zip(&self.found) {
+        for (seen, found) in scratch.seen.iter().zip(&scratch.found) {
             if let (Some(report), Some(track)) = (self.reports.get_mut(seen.index), found) {
                 *report = Some(self.tracks[*track].report());
             }
@@ -426,9 +455,9 @@ fn gain(round: Round, track: &Track, seen: &Seen, embedding: Option<&[f32]>, par
     }
     let share = share();
     let (least, known) = match round {
-        Round::Alike => (parameters.least_similarity, share > 0.0),
+        Round::Camera | Round::Alike => (parameters.least_similarity, share > 0.0),
         Round::Doubtful => (parameters.least_similarity_doubtful, share > 0.0),
-        _ => (parameters.least_similarity_doubtful, share == 0.0),
+        Round::OtherClass | Round::FarApart => (parameters.least_similarity_doubtful, share == 0.0),
     };
     if !known || track.placed.iou_at_most(&seen.placed) <= least {
         return 0.0;

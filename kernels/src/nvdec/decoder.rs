@@ -788,6 +788,40 @@ impl Surface {
         self.pitch_bytes
     }
 
+    /// Returns the GPU that has the picture.
+    pub fn device(&self) -> Option<&Arc<Device>> {
+        self.hardware.as_ref().map(|hardware| &hardware.device)
+    }
+
+    /// Returns the bytes of the picture: luma, then chroma of 4:2:0.
+    pub(crate) fn len_bytes(&self) -> usize {
+        self.pitch_bytes * self.rows * 3 / 2
+    }
+
+    /// Lets `queue` queue work that changes the picture, at its address, and returns without waiting: work that waits for the picture
+    /// also waits for this. The decoder does not refer to what it has copied into a surface.
+    ///
+    /// # Errors
+    /// A CUDA call failed. The picture may then be changed, or not.
+    ///
+    /// # Safety
+    /// The work stays within [`len_bytes`](Self::len_bytes).
+    pub(crate) unsafe fn change(
+        &mut self,
+        queue: impl FnOnce(DeviceAddress, &CudaStream) -> Result<(), CudaError>,
+    ) -> Result<(), CudaError> {
+        let Some(hardware) = &self.hardware else { return Ok(()) };
+        hardware.device.bind()?;
+        // It counts as another copy, which the surface's return waits for.
+        self.copy = hardware.copies.fetch_add(1, Ordering::Relaxed) + 1;
+        let changed = queue(self.address, &hardware.stream).and_then(|()| hardware.copied.record(&hardware.stream));
+        if changed.is_err() {
+            // The event does not cover what was queued, which ends before the surface is given back.
+            let _ = hardware.stream.synchronize();
+        }
+        changed
+    }
+
     /// Makes work that is queued on `stream` from now on wait until the picture is in the surface.
     ///
     /// # Errors

@@ -7,7 +7,62 @@
 use super::number::Number;
 use super::plan::{Axis, LANES};
 use super::simd::{Isa, SliceLoop};
+use super::transposed::{TransposedPlan, TransposedRows};
 use crate::frame::{BayerDepth, BayerOrder, FrameView};
+
+/// Where a mosaic's rows come from.
+pub(super) enum MosaicRows<'a> {
+    /// They are the frame's.
+    Frame(&'a FrameView<'a>),
+    /// They are columns of the frame. So a mosaic is turned, and then demosaiced.
+    Transposed(&'a FrameView<'a>, &'a TransposedPlan, &'a mut TransposedRows),
+}
+
+impl<'a> MosaicRows<'a> {
+    pub(super) fn new(
+        frame: &'a FrameView<'a>,
+        plan: Option<&'a TransposedPlan>,
+        rows: &'a mut TransposedRows,
+    ) -> Self {
+        match plan {
+            Some(plan) => Self::Transposed(frame, plan, rows),
+            None => Self::Frame(frame),
+        }
+    }
+
+    fn size(&self) -> (usize, usize) {
+        let (width, height) = match self {
+            Self::Frame(frame) => (frame.width(), frame.height()),
+            Self::Transposed(frame, ..) => frame.view().picture_size(),
+        };
+        (width as usize, height as usize)
+    }
+
+    /// Returns the column and row of the first red sample.
+    fn first_red(&self, order: BayerOrder) -> (usize, usize) {
+        let (red_x, red_y) = order.first_red();
+        let Self::Transposed(frame, ..) = self else { return (red_x, red_y) };
+        let (width, height) = self.size();
+        let mirrored = frame.view().orientation().mirrored;
+        let along = |first: usize, side: usize, mirrored: bool| if mirrored { (side - 1 + first) % 2 } else { first };
+        (along(red_y, width, mirrored[0]), along(red_x, height, mirrored[1]))
+    }
+
+    /// Converts the samples of row `y`, from the second of `out` on.
+    fn decode<N: Number>(&mut self, isa: Isa, y: usize, depth: BayerDepth, out: &mut [N]) {
+        match self {
+            Self::Frame(frame) => {
+                let row = &frame.planes()[0].row(y)[..frame.format().row_bytes(0, frame.width())];
+                isa.run(Decode { row, depth, out: &mut out[1..] });
+            }
+            Self::Transposed(frame, plan, rows) => {
+                let width = frame.view().picture_size().0 as usize;
+                let row = &rows.row(isa, plan, frame, y as u32)[..width];
+                isa.run(DecodeWords { row, depth, out: &mut out[1..] });
+            }
+        }
+    }
+}
 
 /// The row buffers for demosaicing.
 #[derive(Default)]
@@ -32,28 +87,25 @@ impl<N: Number> Mosaic<N> {
 
     /// Resamples row `y` of a mosaic into as many planes as there are (one of luma, or red, green and blue).
     ///
-    /// Reads three rows of the frame; takes about 2 ns per pixel of the frame's width.
+    /// Reads three rows of samples; takes about 2 ns per pixel of the frame's width.
     pub(super) fn resample(
         &mut self,
         isa: Isa,
-        frame: &FrameView<'_>,
+        mut rows: MosaicRows<'_>,
         pattern: (BayerOrder, BayerDepth),
         y: usize,
         columns: &Axis<N>,
         planes: &mut [Vec<N>],
     ) {
         let (order, depth) = pattern;
-        let (width, height) = (frame.width() as usize, frame.height() as usize);
-        let plane = &frame.planes()[0];
-        let row_bytes = frame.format().row_bytes(0, frame.width());
+        let (width, height) = rows.size();
         for (samples, y) in self.samples.iter_mut().zip([mirrored(y, -1, height), y, mirrored(y, 1, height)]) {
-            let row = &plane.row(y)[..row_bytes];
-            isa.run(Decode { row, depth, out: &mut samples[1..] });
+            rows.decode(isa, y, depth, samples);
             samples[0] = samples[1 + mirrored(0, -1, width)];
             samples[1 + width] = samples[1 + mirrored(width - 1, 1, width)];
         }
 
-        let (red_x, red_y) = order.first_red();
+        let (red_x, red_y) = rows.first_red(order);
         let padded = width.next_multiple_of(LANES);
         let red_row = y % 2 == red_y;
         let [red, green, blue] = self.colors.each_mut().map(|color| &mut color[..padded]);
@@ -107,6 +159,23 @@ impl<N: Number> SliceLoop for Decode<'_, N> {
             BayerDepth::Bits10 => shorts(row, out, |raw| N::sample(raw, BayerDepth::Bits10)),
             BayerDepth::Bits12 => shorts(row, out, |raw| N::sample(raw, BayerDepth::Bits12)),
             BayerDepth::Bits16 => shorts(row, out, |raw| N::sample(raw, BayerDepth::Bits16)),
+        }
+    }
+}
+
+/// Converts samples that were read as words.
+struct DecodeWords<'a, N> {
+    row: &'a [u32],
+    depth: BayerDepth,
+    out: &'a mut [N],
+}
+
+impl<N: Number> SliceLoop for DecodeWords<'_, N> {
+    #[inline(always)]
+    fn run<const FMA: bool>(self) {
+        let Self { row, depth, out } = self;
+        for (out, &raw) in out.iter_mut().zip(row) {
+            *out = N::sample(raw as u16, depth);
         }
     }
 }
@@ -182,7 +251,7 @@ struct Resample<'a, N> {
 impl<N: Number> SliceLoop for Resample<'_, N> {
     #[inline(always)]
     fn run<const FMA: bool>(self) {
-        let Self { columns: Axis { low, high, weights, single }, row, out } = self;
+        let Self { columns: Axis { low, high, weights, single, .. }, row, out } = self;
         let at = |x: u32| N::channel(row[x as usize]);
         if *single {
             for (out, &low) in out.iter_mut().zip(low) {

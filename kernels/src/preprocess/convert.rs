@@ -4,7 +4,7 @@
 
 use super::fetch::{WordLayout, words};
 use super::number::Number;
-use super::plan::{Axis, LANES};
+use super::plan::{Axis, LANES, Pairs};
 use super::simd::{Isa, SliceLoop};
 use crate::color::{ColorDescription, TruncatedYuvToRgb, YuvArithmetic};
 use crate::frame::PixelFormat;
@@ -89,7 +89,8 @@ impl<N: Number> ToRgb<N> for TruncatedYuvToRgb {
 pub(super) struct Taps<'a, N> {
     /// The source columns and weights.
     pub(super) columns: &'a Axis<N>,
-    /// For single columns the words, with the second slice unused; for pairs both words.
+    /// For single columns the words, with the second slice unused; for pairs both words, or, if they are [`Pairs::Apart`], those of
+    /// the lower and of the upper pixels.
     pub(super) words: [&'a [u32]; 2],
 }
 
@@ -125,7 +126,7 @@ impl<N: Number, P: Pixel<N, C>, const C: usize> SliceLoop for ConvertRow<'_, N, 
         let mut planes = planes.map(|plane| plane.as_chunks_mut::<LANES>().0.iter_mut());
         let columns = taps.columns;
         let [first, second] = taps.words.map(|words| words.as_chunks::<LANES>().0);
-        let words = columns.low.as_chunks::<LANES>().0.iter().zip(first);
+        let words = columns.left().as_chunks::<LANES>().0.iter().zip(first);
         let [low_weights, high_weights] = columns.weights.each_ref().map(|weights| weights.as_chunks::<LANES>().0);
         let weights = low_weights.iter().zip(high_weights);
         let mut store = |block: [[N; LANES]; C]| {
@@ -148,16 +149,43 @@ impl<N: Number, P: Pixel<N, C>, const C: usize> SliceLoop for ConvertRow<'_, N, 
             }
             return;
         }
-        for (((x, first), second), (low_weights, high_weights)) in words.zip(second).zip(weights) {
-            for lane in 0..LANES {
-                let [low, high] = pixel.two::<FMA>([first[lane], second[lane]], x[lane]);
-                for channel in 0..C {
-                    let weights = [low_weights[lane], high_weights[lane]];
-                    block[channel][lane] = N::mixed::<FMA>([low[channel], high[channel]], weights);
-                }
+        let words = words.zip(second).zip(weights);
+        // One loop for each, so that each becomes vector instructions.
+        match columns.pairs {
+            Pairs::Rising => {
+                mix::<N, FMA, C>(words, &mut store, |first, second, x| pixel.two::<FMA>([first, second], x))
             }
-            store(block);
+            Pairs::Falling => mix::<N, FMA, C>(words, &mut store, |first, second, x| {
+                let [left, right] = pixel.two::<FMA>([first, second], x);
+                [right, left]
+            }),
+            Pairs::Apart => mix::<N, FMA, C>(words, &mut store, |first, second, x| {
+                [pixel.one::<FMA>(first, x), pixel.one::<FMA>(second, x)]
+            }),
         }
+    }
+}
+
+/// Blocks of columns with two words each, and their weights.
+type Block<'a, T> = &'a [T; LANES];
+
+/// Mixes blocks of pairs, whose lower and upper pixels `two` returns.
+#[inline(always)]
+fn mix<'a, N: Number, const FMA: bool, const C: usize>(
+    words: impl Iterator<Item = (((Block<'a, u32>, Block<'a, u32>), Block<'a, u32>), (Block<'a, N>, Block<'a, N>))>,
+    store: &mut impl FnMut([[N; LANES]; C]),
+    two: impl Fn(u32, u32, u32) -> [[N::Wide; C]; 2],
+) {
+    let mut block = [[N::NONE; LANES]; C];
+    for (((x, first), second), (low_weights, high_weights)) in words {
+        for lane in 0..LANES {
+            let [low, high] = two(first[lane], second[lane], x[lane]);
+            for channel in 0..C {
+                let weights = [low_weights[lane], high_weights[lane]];
+                block[channel][lane] = N::mixed::<FMA>([low[channel], high[channel]], weights);
+            }
+        }
+        store(block);
     }
 }
 

@@ -4,8 +4,10 @@
 //! file defines the layout of the words, and [`super::convert`] reads them. Grey of more than 8 bits is the exception: each sample
 //! becomes a byte here, in less than 1 ns, and the frame is like `grey` from then on.
 
+use std::ops::Range;
+
 use crate::color::LevelMap;
-use crate::frame::{FrameView, PixelFormat};
+use crate::frame::{BayerDepth, FrameView, PixelFormat};
 
 /// The positions of a pixel's three components in the word that [`fetch`] makes, as shifts in bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,7 +21,7 @@ pub(super) struct WordLayout {
     pub(super) third: u32,
 }
 
-/// Returns the layout of the words for a format. (Mosaics have none.)
+/// Returns the layout of the words for a format. (A mosaic's word is its sample.)
 pub(super) fn words(format: PixelFormat) -> WordLayout {
     let (first, second, third) = match format {
         PixelFormat::Yuyv => (0, 8, 24),
@@ -35,8 +37,7 @@ pub(super) fn words(format: PixelFormat) -> WordLayout {
 
 /// Reads row `y` of a frame at `columns` into `out`; as many as the shorter of the two has.
 ///
-/// About 0.6 ns per column; they are in rising order, so the processor's prefetcher follows. Mosaics are handled by
-/// [`super::bayer`].
+/// About 0.6 ns per column; they are in rising or falling order, so the processor's prefetcher follows. A mosaic's word is its sample.
 pub(super) fn fetch(frame: &FrameView<'_>, y: usize, columns: &[u32], out: &mut [u32]) {
     let rows_each = frame.format().rows_per_chroma_row();
     match frame.format() {
@@ -76,7 +77,14 @@ pub(super) fn fetch(frame: &FrameView<'_>, y: usize, columns: &[u32], out: &mut 
             let (samples, map) = (row(frame, 0, y).as_chunks::<2>().0, frame.level_map());
             each(columns, out, |x| level(map, samples[x]));
         }
-        PixelFormat::Bayer(..) => {}
+        PixelFormat::Bayer(_, BayerDepth::Bits8) => {
+            let samples = row(frame, 0, y);
+            each(columns, out, |x| u32::from(samples[x]));
+        }
+        PixelFormat::Bayer(..) => {
+            let (samples, _) = row(frame, 0, y).as_chunks::<2>();
+            each(columns, out, |x| u32::from(u16::from_le_bytes(samples[x])));
+        }
     }
 }
 
@@ -111,9 +119,13 @@ pub(super) fn fetch_row(frame: &FrameView<'_>, y: usize, from: usize, out: &mut 
             }
         }
         PixelFormat::Rgb | PixelFormat::Bgr => {
-            let (pixels, _) = row(frame, 0, y).as_chunks::<3>();
-            for (out, &[a, b, c]) in out.iter_mut().zip(&pixels[from..]) {
-                *out = u32::from_le_bytes([a, b, c, 0]);
+            let row = &row(frame, 0, y)[3 * from..];
+            // One load takes four bytes, which the last pixel does not have.
+            for (out, pixel) in out.iter_mut().zip(row.windows(4).step_by(3)) {
+                *out = u32::from_le_bytes([pixel[0], pixel[1], pixel[2], pixel[3]]) & 0xff_ffff;
+            }
+            if let (Some(last), Some(&[a, b, c])) = (out.get_mut(row.len() / 3 - 1), row.last_chunk()) {
+                *last = u32::from_le_bytes([a, b, c, 0]);
             }
         }
         PixelFormat::Rgba | PixelFormat::Bgra => {
@@ -133,7 +145,16 @@ pub(super) fn fetch_row(frame: &FrameView<'_>, y: usize, from: usize, out: &mut 
                 *out = level(map, sample);
             }
         }
-        PixelFormat::Bayer(..) => {}
+        PixelFormat::Bayer(_, BayerDepth::Bits8) => {
+            for (out, &sample) in out.iter_mut().zip(&row(frame, 0, y)[from..]) {
+                *out = u32::from(sample);
+            }
+        }
+        PixelFormat::Bayer(..) => {
+            for (out, &sample) in out.iter_mut().zip(&row(frame, 0, y).as_chunks::<2>().0[from..]) {
+                *out = u32::from(u16::from_le_bytes(sample));
+            }
+        }
     }
 }
 
@@ -147,24 +168,30 @@ const EDGE: usize = 4;
 /// - I420: two bytes of luma and, above them, two of Cb; two of Cr.
 /// - Others: the column's word, its neighbour's word.
 ///
-/// Bytes beyond the right edge are 0 and must have no weight. One load per plane: about 0.7 ns per pair.
-pub(super) fn fetch_pairs(frame: &FrameView<'_>, y: usize, columns: &[u32], out: [&mut [u32]; 2]) {
-    let inner = columns.partition_point(|&x| x as usize + EDGE <= frame.width() as usize);
+/// Bytes beyond the right edge are 0 and must have no weight. Columns rise, or fall if `falling` says so. One load per plane: about
+/// 0.7 ns per pair.
+pub(super) fn fetch_pairs(frame: &FrameView<'_>, y: usize, columns: &[u32], falling: bool, out: [&mut [u32]; 2]) {
+    let is_inner = |&x: &u32| x as usize + EDGE <= frame.width() as usize;
+    let inner = if falling {
+        columns.partition_point(|x| !is_inner(x))..columns.len()
+    } else {
+        0..columns.partition_point(is_inner)
+    };
     let rows_each = frame.format().rows_per_chroma_row();
     match frame.format() {
         PixelFormat::Yuyv | PixelFormat::Uyvy | PixelFormat::Yvyu | PixelFormat::Vyuy => {
             let row = row(frame, 0, y);
-            each_pair(columns, inner, out, |x, inner| halves(read(row, x / 2 * 4, inner)));
+            each_pair(columns, &inner, out, |x, inner| halves(read(row, x / 2 * 4, inner)));
         }
         PixelFormat::Nv12 | PixelFormat::Nv21 | PixelFormat::Nv16 | PixelFormat::Nv61 => {
             let (luma, chroma) = (row(frame, 0, y), row(frame, 1, y / rows_each));
-            each_pair(columns, inner, out, |x, inner| {
+            each_pair(columns, &inner, out, |x, inner| {
                 [short(luma, x, inner), u32::from_le_bytes(read(chroma, x / 2 * 2, inner))]
             });
         }
         PixelFormat::P010 => {
             let (luma, chroma) = (row(frame, 0, y), row(frame, 1, y / rows_each));
-            each_pair(columns, inner, out, |x, inner| {
+            each_pair(columns, &inner, out, |x, inner| {
                 let [_, first, _, second] = read(luma, 2 * x, inner);
                 let [_, cb, _, cr, _, next_cb, _, next_cr] = read(chroma, x / 2 * 4, inner);
                 [u32::from_le_bytes([first, second, 0, 0]), u32::from_le_bytes([cb, cr, next_cb, next_cr])]
@@ -172,28 +199,28 @@ pub(super) fn fetch_pairs(frame: &FrameView<'_>, y: usize, columns: &[u32], out:
         }
         PixelFormat::I420 => {
             let (luma, cb, cr) = (row(frame, 0, y), row(frame, 1, y / rows_each), row(frame, 2, y / rows_each));
-            each_pair(columns, inner, out, |x, inner| {
+            each_pair(columns, &inner, out, |x, inner| {
                 [short(luma, x, inner) | short(cb, x / 2, inner) << 16, short(cr, x / 2, inner)]
             });
         }
         PixelFormat::Rgb | PixelFormat::Bgr => {
             let row = row(frame, 0, y);
-            each_pair(columns, inner, out, |x, inner| {
+            each_pair(columns, &inner, out, |x, inner| {
                 let two = u64::from_le_bytes(read(row, x * 3, inner));
                 [two as u32, (two >> 24) as u32]
             });
         }
         PixelFormat::Rgba | PixelFormat::Bgra => {
             let row = row(frame, 0, y);
-            each_pair(columns, inner, out, |x, inner| halves(read(row, x * 4, inner)));
+            each_pair(columns, &inner, out, |x, inner| halves(read(row, x * 4, inner)));
         }
         PixelFormat::Grey => {
             let row = row(frame, 0, y);
-            each_pair(columns, inner, out, |x, inner| read::<2>(row, x, inner).map(u32::from));
+            each_pair(columns, &inner, out, |x, inner| read::<2>(row, x, inner).map(u32::from));
         }
         PixelFormat::Grey10 | PixelFormat::Grey12 | PixelFormat::Grey16 => {
             let (row, map) = (row(frame, 0, y), frame.level_map());
-            each_pair(columns, inner, out, |x, inner| {
+            each_pair(columns, &inner, out, |x, inner| {
                 let [low, high, next_low, next_high] = read(row, 2 * x, inner);
                 [level(map, [low, high]), level(map, [next_low, next_high])]
             });
@@ -257,15 +284,14 @@ fn each_two<T>(out: &mut [u32], pairs: &[T], word: impl Fn(&T, usize) -> u32) {
     }
 }
 
-/// The first `inner` columns are far enough from the edge to be read without care.
+/// The `inner` columns are far enough from the edge to be read without care.
 #[inline(always)]
-fn each_pair(columns: &[u32], inner: usize, out: [&mut [u32]; 2], words: impl Fn(usize, bool) -> [u32; 2]) {
-    let (columns, edge) = columns.split_at(inner);
-    let [(first, first_edge), (second, second_edge)] = out.map(|out| out.split_at_mut(inner));
-    for (&x, (first, second)) in columns.iter().zip(first.iter_mut().zip(second)) {
-        [*first, *second] = words(x as usize, true);
-    }
-    for (&x, (first, second)) in edge.iter().zip(first_edge.iter_mut().zip(second_edge)) {
-        [*first, *second] = words(x as usize, false);
+fn each_pair(columns: &[u32], inner: &Range<usize>, out: [&mut [u32]; 2], words: impl Fn(usize, bool) -> [u32; 2]) {
+    let [first, second] = out;
+    for (range, is_inner) in [(0..inner.start, false), (inner.clone(), true), (inner.end..columns.len(), false)] {
+        let out = first[range.clone()].iter_mut().zip(&mut second[range.clone()]);
+        for (&x, (first, second)) in columns[range].iter().zip(out) {
+            [*first, *second] = words(x as usize, is_inner);
+        }
     }
 }

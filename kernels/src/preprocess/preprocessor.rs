@@ -2,7 +2,7 @@
 
 use super::error::PreprocessError;
 use super::number::Number;
-use super::plan::PreprocessPlan;
+use super::plan::{PlanKey, PreprocessPlan};
 use super::rows::{RowSource, Rows};
 use super::separable::{Filter, FilterPlan, Job, Linear, OfBytes, OfFloats, Pillow};
 use super::simd::Isa;
@@ -15,7 +15,7 @@ use crate::tensor::TensorMut;
 
 /// Turns frames into one model's input.
 ///
-/// Tables are made for the first frame of a size and kept for the last few sizes, so that several cameras can take turns; after
+/// Tables are made for the first frame of a size and orientation and kept for the last few, so that several cameras can take turns; after
 /// that nothing is allocated. Runs on one thread; its working memory is a handful of rows.
 pub struct Preprocessor {
     sampler: Sampler,
@@ -52,7 +52,7 @@ impl Preprocessor {
     }
 
     /// Writes `frame` into `out`, whose shape is [`PreprocessSpec::shape`] with any number of leading 1s. Returns the mapping
-    /// from the tensor's pixels back to the frame's.
+    /// from the tensor's pixels back to those of the picture that the frame's [`view`](FrameView::view) shows.
     ///
     /// Reads only the rows and columns of the frame that are sampled, and writes the tensor once.
     pub fn run(&mut self, frame: &FrameView<'_>, out: &mut TensorMut<'_>) -> Result<Mapping, PreprocessError> {
@@ -60,11 +60,12 @@ impl Preprocessor {
         if !frame.is_on_host() {
             return Err(PreprocessError::NotOnHost);
         }
-        Ok(match &mut self.sampler {
+        let mapping = match &mut self.sampler {
             Sampler::Opencv(resampler) => resampler.run(&mut self.writer, frame, out.bytes()),
             Sampler::Exact(resampler) => resampler.run(&mut self.writer, frame, out.bytes()),
             Sampler::Taps(resampler) => resampler.run(&mut self.writer, frame, out.bytes()),
-        })
+        };
+        Ok(mapping.of_view(frame.view()))
     }
 
     fn check_tensor(&self, out: &TensorMut<'_>) -> Result<(), PreprocessError> {
@@ -112,9 +113,9 @@ impl<N: Number> Resampler<N> {
 
     /// Makes a plan, and allocates, only for a frame size that has none.
     fn run(&mut self, writer: &mut TensorWriter, frame: &FrameView<'_>, tensor: &mut [u8]) -> Mapping {
-        let size = (frame.width(), frame.height());
-        let found = self.plans.iter().position(|plan| plan.mapping.source() == size);
-        let plan = latest(&mut self.plans, found, || PreprocessPlan::new(writer.spec(), size));
+        let key = PlanKey::of(frame);
+        let found = self.plans.iter().position(|plan| plan.key == key);
+        let plan = latest(&mut self.plans, found, || PreprocessPlan::new(writer.spec(), key));
         let source = RowSource::new(self.isa, frame, writer.spec().order == ChannelOrder::Grey);
         self.rows.start(plan, &source);
 
@@ -153,8 +154,9 @@ struct TapResampler {
     of_floats: Filter<OfFloats>,
 }
 
-/// The tables of a frame size, and the rows and columns to read for them.
+/// The tables of a frame size and orientation, and the rows and columns to read for them.
 struct SizePlan {
+    key: PlanKey,
     taps: TapPlan,
     read: Read,
 }
@@ -177,9 +179,9 @@ impl TapResampler {
 
     /// Makes a plan, and allocates, only for a frame size that has none.
     fn run(&mut self, writer: &mut TensorWriter, frame: &FrameView<'_>, tensor: &mut [u8]) -> Mapping {
-        let size = (frame.width(), frame.height());
-        let found = self.plans.iter().position(|plan| plan.taps.mapping.source() == size);
-        let SizePlan { taps, read } = latest(&mut self.plans, found, || SizePlan::new(writer.spec(), size));
+        let key = PlanKey::of(frame);
+        let found = self.plans.iter().position(|plan| plan.key == key);
+        let SizePlan { taps, read, .. } = latest(&mut self.plans, found, || SizePlan::new(writer.spec(), key));
         let placed = taps.mapping.placed().map(|pixels| pixels as usize);
         let luma = writer.spec().order == ChannelOrder::Grey;
         writer.fill_pads(tensor, placed);
@@ -204,13 +206,13 @@ impl TapResampler {
 }
 
 impl SizePlan {
-    fn new(spec: &PreprocessSpec, source: (u32, u32)) -> Self {
-        let taps = TapPlan::new(spec, source);
+    fn new(spec: &PreprocessSpec, key: PlanKey) -> Self {
+        let taps = TapPlan::new(spec, key.size);
         let read = match &taps.sums {
-            Sums::Pillow(tables) | Sums::Linear(tables) => Read::Bytes(FilterPlan::new(tables, source)),
-            Sums::Float(tables, _) if spec.sampling == Sampling::Exact => Read::Floats(FilterPlan::new(tables, source)),
-            Sums::Float(tables, _) => Read::Bytes(FilterPlan::new(tables, source)),
+            Sums::Pillow(tables) | Sums::Linear(tables) => Read::Bytes(FilterPlan::new(tables, key)),
+            Sums::Float(tables, _) if spec.sampling == Sampling::Exact => Read::Floats(FilterPlan::new(tables, key)),
+            Sums::Float(tables, _) => Read::Bytes(FilterPlan::new(tables, key)),
         };
-        Self { taps, read }
+        Self { key, taps, read }
     }
 }

@@ -1,12 +1,13 @@
 //! Horizontally resampled rows of the frame, and which of them are still available.
 
-use super::bayer::Mosaic;
+use super::bayer::{Mosaic, MosaicRows};
 use super::convert::{Converter, Taps};
 use super::fetch::{fetch, fetch_pairs};
 use super::number::Number;
-use super::plan::{PAD, PreprocessPlan};
+use super::plan::{PAD, Pairs, PreprocessPlan};
 use super::simd::Isa;
 use super::store::RowPair;
+use super::transposed::TransposedRows;
 use crate::frame::{FrameView, PixelFormat};
 
 /// How to read one frame's rows.
@@ -40,6 +41,7 @@ pub(super) struct Rows<N> {
     /// The words that were fetched last.
     words: [Vec<u32>; 2],
     mosaic: Mosaic<N>,
+    transposed: TransposedRows,
 }
 
 impl<N: Number> Rows<N> {
@@ -53,8 +55,11 @@ impl<N: Number> Rows<N> {
         if let Some(padding) = &plan.padding {
             self.slots[PAD_SLOT].iter_mut().for_each(|plane| plane[..width].fill(padding.whole));
         }
+        if let Some(transposed) = &plan.transposed {
+            self.transposed.start(transposed);
+        }
         if let PixelFormat::Bayer(..) = source.frame.format() {
-            self.mosaic.reserve(source.frame.width());
+            self.mosaic.reserve(plan.key.size.0);
         } else {
             self.words.iter_mut().for_each(|words| words.resize(words.len().max(width), 0));
         }
@@ -96,18 +101,26 @@ impl<N: Number> Rows<N> {
     /// Fills a slot with a row of the frame.
     fn resample(&mut self, plan: &PreprocessPlan<N>, source: &RowSource<'_, N>, row: u32, slot: usize) {
         let planes = &mut self.slots[slot][..source.planes];
-        let (y, columns) = (row as usize, &plan.columns);
-        if let PixelFormat::Bayer(order, depth) = source.frame.format() {
-            self.mosaic.resample(source.isa, source.frame, (order, depth), y, columns, planes);
+        let (y, columns, frame) = (plan.key.frame_row(row) as usize, &plan.columns, source.frame);
+        if let PixelFormat::Bayer(order, depth) = frame.format() {
+            let rows = MosaicRows::new(frame, plan.transposed.as_ref(), &mut self.transposed);
+            self.mosaic.resample(source.isa, rows, (order, depth), y, columns, planes);
             return;
         }
         let width = plan.padded_width();
         let [first, second] = self.words.each_mut().map(|words| &mut words[..width]);
-        if columns.single {
-            fetch(source.frame, y, &columns.low, first);
+        let words: [&[u32]; 2] = if let Some(transposed) = &plan.transposed {
+            let words = self.transposed.row(source.isa, transposed, frame, row);
+            let second = if columns.single { &[][..] } else { &words[width..2 * width] };
+            [&words[..width], second]
+        } else if columns.single {
+            fetch(frame, y, &columns.low, first);
+            [first, second]
         } else {
-            fetch_pairs(source.frame, y, &columns.low, [&mut *first, &mut *second]);
-        }
-        source.converter.resample(source.isa, &Taps { columns, words: [first, second] }, planes);
+            let falling = columns.pairs == Pairs::Falling;
+            fetch_pairs(frame, y, columns.left(), falling, [&mut *first, &mut *second]);
+            [first, second]
+        };
+        source.converter.resample(source.isa, &Taps { columns, words }, planes);
     }
 }

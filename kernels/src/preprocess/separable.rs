@@ -3,15 +3,16 @@
 //! [`LANES`] values are worked on at a time: the channels of several rows' pixels in the same column, so that one weight is for all
 //! of them and nothing is gathered. Filtered rows stay in a ring that is as long as a column of taps.
 
-use super::bayer::Mosaic;
+use super::bayer::{Mosaic, MosaicRows};
 use super::convert::{Converter, Taps};
-use super::fetch::fetch_row;
+use super::fetch::{fetch, fetch_row};
 use super::number::Number;
-use super::plan::{Axis, LANES as PLANE_LANES};
+use super::plan::{Axis, LANES as PLANE_LANES, Pairs, PlanKey};
 use super::simd::{Isa, SliceLoop};
 use super::spec::PreprocessSpec;
 use super::store::{RowPair, TensorWriter};
 use super::taps::{Finish, PILLOW_BITS, TapAxis, TapTables};
+use super::transposed::{TransposedPlan, TransposedRows};
 use crate::color::rounded;
 use crate::frame::{FrameView, PixelFormat};
 
@@ -214,6 +215,7 @@ impl Arithmetic for OfFloats {
 
 /// The columns, rows and padding of a frame size, in addition to its tables.
 pub(super) struct FilterPlan<N> {
+    key: PlanKey,
     /// The columns of the frame that are read, one by one.
     columns: Axis<N>,
     /// How many of these there are.
@@ -229,13 +231,16 @@ pub(super) struct FilterPlan<N> {
     row_taps: Vec<usize>,
     /// The filtered rows that are kept at once.
     kept: usize,
+    /// How rows are read, if they are columns of the frame.
+    transposed: Option<TransposedPlan>,
 }
 
 /// A row of padding.
 const PAD: usize = usize::MAX;
 
 impl<N: Number> FilterPlan<N> {
-    pub(super) fn new<W: Default + PartialEq>(tables: &TapTables<W>, (width, height): (u32, u32)) -> Self {
+    pub(super) fn new<W: Default + PartialEq>(tables: &TapTables<W>, key: PlanKey) -> Self {
+        let PlanKey { size: (width, height), orientation, transposes_mosaic } = key;
         let TapTables { columns, rows } = tables;
         let pixels = columns.first.iter().map(|&first| (first, first + columns.taps as i32));
         let (low, high) =
@@ -246,11 +251,12 @@ impl<N: Number> FilterPlan<N> {
         let to = (high.min(columns.edges[1] + 1)).clamp(from + 1, width as i32);
         let (low, high) = (low.min(from), high.max(to));
         let padded = ((to - from) as usize).next_multiple_of(PLANE_LANES);
-        let read = Axis {
+        let mut read = Axis {
             low: (from..).take(padded).map(|x| x.min(width as i32 - 1) as u32).collect(),
             high: Vec::new(),
             weights: [Vec::new(), Vec::new()],
             single: true,
+            pairs: Pairs::Rising,
         };
 
         let tap_row = |i: usize, k: usize| {
@@ -269,7 +275,23 @@ impl<N: Number> FilterPlan<N> {
             real().max().zip(real().min()).map_or(0, |(most, least)| most - least + 1)
         });
         let kept = spans.max().unwrap_or(0);
+        let transposed = if transposes_mosaic {
+            Some(key.samples())
+        } else if orientation.transposed {
+            let plan = TransposedPlan::new(orientation, key.size, needed.iter().copied(), &read.low, 0);
+            // Words are as of an even column.
+            read.low.fill(0);
+            Some(plan)
+        } else {
+            if orientation.mirrored[0] {
+                read.low.iter_mut().for_each(|x| *x = width - 1 - *x);
+                read.pairs = Pairs::Falling;
+            }
+            None
+        };
         Self {
+            key,
+            transposed,
             columns: read,
             width: (to - from) as usize,
             before: (from - low) as usize,
@@ -287,6 +309,7 @@ pub(super) struct Filter<A: Arithmetic> {
     isa: Isa,
     words: Vec<u32>,
     mosaic: Mosaic<NumberOf<A>>,
+    transposed: TransposedRows,
     /// One row of the frame.
     planes: [Vec<NumberOf<A>>; 3],
     /// Rows of the frame, pixel by pixel.
@@ -322,6 +345,7 @@ impl<A: Arithmetic> Filter<A> {
             isa,
             words: Vec::new(),
             mosaic: Mosaic::default(),
+            transposed: TransposedRows::default(),
             planes: Default::default(),
             rows: Vec::new(),
             pixels: Vec::new(),
@@ -352,7 +376,7 @@ impl<A: Arithmetic> Filter<A> {
         let (row_len, kept) = ((width * C).next_multiple_of(LANES), plan.kept + at_once - 1);
         self.reserve(job, row_len, kept, planes);
 
-        if tables.rows.edges[0] < 0 || tables.rows.edges[1] >= job.frame.height() as i32 {
+        if tables.rows.edges[0] < 0 || tables.rows.edges[1] >= plan.key.size.1 as i32 {
             let pad = A::Pixel::pad(writer.spec().pad);
             self.pixels[..plan.span * LANES].fill(pad);
             self.filter_rows::<C>(job, row_len, &[kept]);
@@ -389,8 +413,11 @@ impl<A: Arithmetic> Filter<A> {
 
     fn reserve(&mut self, job: &Job<'_, A>, row_len: usize, kept: usize, planes: usize) {
         let read = job.plan.columns.low.len();
+        if let Some(transposed) = &job.plan.transposed {
+            self.transposed.start(transposed);
+        }
         if let PixelFormat::Bayer(..) = job.frame.format() {
-            self.mosaic.reserve(job.frame.width());
+            self.mosaic.reserve(job.plan.key.size.0);
         } else {
             grow(&mut self.words, read);
         }
@@ -410,15 +437,25 @@ impl<A: Arithmetic> Filter<A> {
         }
     }
 
-    /// Converts row `y` of the frame into the `k`th of `rows`.
+    /// Converts row `y` of the picture into the `k`th of `rows`.
     fn read<const C: usize>(&mut self, job: &Job<'_, A>, k: usize, y: u32, planes: usize) {
-        let (frame, columns) = (job.frame, &job.plan.columns);
+        let (frame, plan, columns) = (job.frame, job.plan, &job.plan.columns);
+        let (row, width) = (plan.key.frame_row(y) as usize, plan.width);
         let planes = &mut self.planes[..planes];
         if let PixelFormat::Bayer(order, depth) = frame.format() {
-            self.mosaic.resample(self.isa, frame, (order, depth), y as usize, columns, planes);
+            let rows = MosaicRows::new(frame, plan.transposed.as_ref(), &mut self.transposed);
+            self.mosaic.resample(self.isa, rows, (order, depth), row, columns, planes);
         } else {
             let words = &mut self.words[..columns.low.len()];
-            fetch_row(frame, y as usize, columns.low[0] as usize, &mut words[..job.plan.width]);
+            let words = if let Some(transposed) = &plan.transposed {
+                &self.transposed.row(self.isa, transposed, frame, y)[..columns.low.len()]
+            } else {
+                match columns.pairs {
+                    Pairs::Falling => fetch(frame, row, &columns.low, &mut words[..width]),
+                    _ => fetch_row(frame, row, columns.low[0] as usize, &mut words[..width]),
+                }
+                words
+            };
             let converter = Converter::<NumberOf<A>>::new(frame.format(), frame.color());
             converter.resample(self.isa, &Taps { columns, words: [words, &[]] }, planes);
         }
@@ -436,7 +473,7 @@ impl<A: Arithmetic> Filter<A> {
         self.isa.run(Gather::<A, C> { rows, stride, pixels: &mut pixels[before..before + width] });
         // Pixels of the frame that are not read are not needed, so the read ones' edges are the frame's wherever it matters.
         let [least, most] = job.tables.columns.edges;
-        let padded = [least < 0, most >= job.frame.width() as i32];
+        let padded = [least < 0, most >= job.plan.key.size.0 as i32];
         let [left, right] = [pixels[before], pixels[before + width - 1]];
         for (i, pixel) in pixels.iter_mut().enumerate() {
             if i < before {

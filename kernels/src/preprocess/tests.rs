@@ -3,6 +3,8 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod views;
+
 use proptest::prelude::*;
 
 use super::simd::Isa;

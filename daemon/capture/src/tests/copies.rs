@@ -26,7 +26,7 @@ const BUFFERS: usize = 3;
 /// Takes `frames` frames; returns the bytes copied, and the number of buffers that held the frames.
 fn take(source: &SourceConfig, frames: usize) -> (u64, usize) {
     let stop = Stop::new().unwrap();
-    let mut source = open(source, "test", &Buffers::host(BUFFERS)).unwrap();
+    let mut source = open(source, Vec::new(), "test", &Buffers::host(BUFFERS)).unwrap();
     let mut places = BTreeSet::new();
     let mut taken = 0;
     while taken < frames {

@@ -46,7 +46,7 @@ fn fifty_sources_leave_no_descriptor_no_process_and_no_thread() {
         for source in &sources {
             let stop = Stop::new().unwrap();
             let buffers = Buffers::host(3);
-            let mut open = open(source, "test", &buffers).unwrap();
+            let mut open = open(source, Vec::new(), "test", &buffers).unwrap();
             // A source that is late by its own clock loses frames.
             let mut next = open.next(&stop).unwrap();
             while matches!(next, Next::Lost { .. }) {

@@ -17,7 +17,7 @@ fn at(path: impl Into<PathBuf>) -> V4l2Config {
 }
 
 fn refusal(config: &V4l2Config) -> SourceError {
-    crate::open(&SourceConfig::V4l2(config.clone()), "door", &Buffers::default()).err().unwrap()
+    crate::open(&SourceConfig::V4l2(config.clone()), Vec::new(), "door", &Buffers::default()).err().unwrap()
 }
 
 #[test]

@@ -80,6 +80,9 @@ fn every_frame_of_a_file_comes_in_order_and_then_the_end() {
     assert!(error.is_none(), "{error:?}");
     assert_eq!((frames.len(), lost), (20, 0));
     assert!(frames.iter().enumerate().all(|(i, frame)| frame.sequence == i as u64));
+    // At ten a second, however fast they are read.
+    let recorded_at = |i: usize| Some(Duration::from_millis(100 * i as u64));
+    assert!(frames.iter().enumerate().all(|(i, frame)| frame.recorded_at == recorded_at(i)));
     assert!(frames.windows(2).all(|pair| pair[0].buffer.as_slice() != pair[1].buffer.as_slice()));
     assert_eq!(frames[0].layout.format(), PixelFormat::I420);
 }

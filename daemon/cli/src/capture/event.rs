@@ -54,6 +54,9 @@ pub enum CaptureEvent<'a> {
         corrupt: u64,
         /// Frames for which no buffer was free.
         overload: u64,
+        /// Frames that a privacy mask could not be applied to; absent without one.
+        #[serde(skip_serializing_if = "is_zero")]
+        unmasked: u64,
         /// Bytes copied between the driver and this process.
         copied_bytes: u64,
     },
@@ -72,6 +75,10 @@ pub struct Footprint {
     descriptors: usize,
     threads: usize,
     mappings: usize,
+}
+
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 impl Footprint {
@@ -102,10 +109,11 @@ impl CaptureEvent<'_> {
                 file.display()
             ),
             Self::Lost { frames, cause } => format!("{} lost: {cause}", count(*frames as usize, "frame")),
-            Self::End { frames, seconds, driver, corrupt, overload, copied_bytes } => format!(
-                "{} in {seconds:.2} s; lost: {driver} by the driver, {corrupt} damaged, {overload} without a free buffer; {copied_bytes} \
-                 bytes copied",
-                count(*frames as usize, "frame")
+            Self::End { frames, seconds, driver, corrupt, overload, unmasked, copied_bytes } => format!(
+                "{} in {seconds:.2} s; lost: {driver} by the driver, {corrupt} damaged, {overload} without a free buffer{}; \
+                 {copied_bytes} bytes copied",
+                count(*frames as usize, "frame"),
+                if *unmasked > 0 { format!(", {unmasked} that could not be masked") } else { String::new() }
             ),
             Self::Footprint { cycle, footprint } => format!(
                 "after {}: {:.1} MiB resident, {}, {}, {}",

@@ -83,6 +83,7 @@ impl PngWriter {
                         LossCause::Driver => "driver",
                         LossCause::Corrupt => "damaged",
                         LossCause::Overload => "no free buffer",
+                        LossCause::Unmasked => "its privacy mask could not be applied",
                     };
                     CaptureEvent::Lost { frames, cause }
                 }

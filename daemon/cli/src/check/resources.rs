@@ -64,17 +64,28 @@ pub fn check(path: &Path, config: &Config, root: &DeTable<'_>, report: &mut Diag
             let message = format!("model {tracked} finds no objects, so there is nothing to track: remove this table");
             report.report.warning(span(entry("camera", index), &["track"]), message);
         }
+        let listed = |key: &str, at: usize| {
+            let items = |camera: &Spanned<DeValue<'_>>| {
+                Some(camera.get_ref().as_table()?.get(key)?.get_ref().as_array()?.get(at)?.span())
+            };
+            entry("camera", index).and_then(items).unwrap_or_else(|| span(entry("camera", index), &[]))
+        };
         if let (Some(track), Some(labels)) = (&camera.track, labels.get(tracked)) {
             let at = span(entry("camera", index), &["track", "classes"]);
             check_labels(&track.classes, labels, "the camera's model does not have", at, report.report);
         }
         for (at, model) in models.iter().enumerate() {
             if let Some(labels) = labels.get(&*model.name) {
-                let listed = |camera: &Spanned<DeValue<'_>>| {
-                    Some(camera.get_ref().as_table()?.get("models")?.get_ref().as_array()?.get(at)?.span())
-                };
-                let at = entry("camera", index).and_then(listed).unwrap_or_else(|| span(entry("camera", index), &[]));
-                check_labels(&model.classes, labels, &format!("model {} does not have", model.name), at, report.report);
+                let refusal = format!("model {} does not have", model.name);
+                check_labels(&model.classes, labels, &refusal, listed("models", at), report.report);
+            }
+        }
+        let of_all: Option<Vec<_>> = models.iter().map(|model| labels.get(&*model.name)).collect();
+        if let Some(labels) = of_all {
+            let labels: Vec<_> = labels.into_iter().flatten().cloned().collect();
+            for (at, ignore) in camera.ignore.iter().enumerate() {
+                let at = listed("ignore", at);
+                check_labels(&ignore.classes, &labels, "the camera's model does not have", at, report.report);
             }
         }
     }

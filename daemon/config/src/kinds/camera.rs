@@ -1,4 +1,4 @@
-//! V4L2 camera names for the key `device`, control values, whose type only the camera knows, and grey levels.
+//! V4L2 camera names for the key `device`, control values, whose type only the camera knows, grey levels, and crops.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -6,9 +6,12 @@ use std::str::FromStr;
 
 use toml::de::DeValue;
 use visiond_kernels::color::GreyLevels;
+use visiond_kernels::frame::MAX_SIDE;
+use visiond_kernels::privacy::Fill;
+use visiond_kernels::view::Crop;
 
 use super::text::resolve_without_home;
-use super::{Refusal, filled, integer, list, quote, value, whole};
+use super::{Refusal, bracketed, filled, inline, integer, list, quote, real, value, whole};
 use crate::schema::KeyKind;
 
 /// Name of a V4L2 camera.
@@ -122,6 +125,100 @@ pub fn levels() -> KeyKind<GreyLevels> {
         let [low, high] = ends[..] else { return Err(Refusal::Reported) };
         GreyLevels::new(low, high)
             .ok_or_else(|| Refusal::Sentence(format!("must be [low, high] with low below high, not [{low}, {high}]")))
+    })
+}
+
+/// Returns the kind of a polygon's corners. [`Polygon`](visiond_kernels::polygon::Polygon) has the further rules.
+pub fn points() -> KeyKind<Vec<[f64; 2]>> {
+    list(pair("[x, y], two numbers from 0 to 16384", real(0.0..=f64::from(MAX_SIDE))))
+}
+
+/// Returns the kind of the size of a frame.
+pub fn frame_size() -> KeyKind<[u32; 2]> {
+    pair("[width, height], two whole numbers from 1 to 16384", whole(1..=MAX_SIDE))
+}
+
+/// Returns the kind of what masked pixels become.
+pub fn fill() -> KeyKind<Fill> {
+    let KeyKind { read, .. } = list(whole(0..=u8::MAX));
+    let text = |fill: &Fill| match fill {
+        Fill::Color([0, 0, 0]) => quote("black"),
+        Fill::Color(rgb) => format!("{rgb:?}"),
+        Fill::Mosaic => quote("mosaic"),
+    };
+    value("\"black\", \"mosaic\" or a colour, [red, green, blue] from 0 to 255", text, move |item, context| match item
+        .get_ref()
+    {
+        DeValue::String(text) if text == "black" => Ok(Fill::Color([0; 3])),
+        DeValue::String(text) if text == "mosaic" => Ok(Fill::Mosaic),
+        DeValue::Array(given) if given.len() == 3 => {
+            let rgb = read(item, context).and_then(|rgb| <[u8; 3]>::try_from(rgb).ok());
+            rgb.map(Fill::Color).ok_or(Refusal::Reported)
+        }
+        _ => Err("".into()),
+    })
+}
+
+/// Returns the kind of lists of two values of `kind`.
+fn pair<T: 'static>(description: &str, kind: KeyKind<T>) -> KeyKind<[T; 2]> {
+    let KeyKind { read, write, .. } = kind;
+    let text = move |both: &[T; 2]| bracketed(both.iter().map(|one| inline(write(one))));
+    value(description, text, move |item, context| {
+        let items = item.get_ref().as_array().ok_or("")?;
+        let [first, second] = items.iter().as_slice() else { return Err("".into()) };
+        let both = [read(first, context), read(second, context)];
+        let [Some(first), Some(second)] = both else { return Err(Refusal::Reported) };
+        Ok([first, second])
+    })
+}
+
+/// Returns the kind of parts of a frame: pixels, or fractions if a number has a decimal point.
+pub fn crop() -> KeyKind<Crop> {
+    let description = "[x, y, width, height], all pixels or all fractions with a decimal point";
+    value(description, Crop::to_string, |item, _| {
+        let items = item.get_ref().as_array().ok_or("")?;
+        let mut numbers = [0.0; 4];
+        if items.len() != numbers.len() {
+            let given = items.len();
+            return Err(Refusal::Sentence(format!("must be four numbers, [x, y, width, height], not {given}")));
+        }
+        let mut is_fraction = false;
+        for (number, item) in numbers.iter_mut().zip(items.iter()) {
+            let found = match item.get_ref() {
+                DeValue::Integer(whole) => integer(whole).map(|whole| whole as f64),
+                DeValue::Float(real) => {
+                    is_fraction = true;
+                    real.as_str().parse().ok()
+                }
+                _ => None,
+            };
+            *number = found.filter(|found: &f64| found.is_finite()).ok_or("")?;
+        }
+        let [x, y, width, height] = numbers;
+        let refuse = |sentence: &str| Err(Refusal::Sentence(sentence.to_owned()));
+        if numbers.iter().any(|&number| number < 0.0) {
+            return refuse("must have no negative number");
+        }
+        if width == 0.0 || height == 0.0 {
+            return refuse("is empty: width and height must be above 0");
+        }
+        let (most, ends) = (if is_fraction { 1.0 } else { f64::from(MAX_SIDE) }, [x + width, y + height]);
+        // 0.7 + 0.3 may be a little above 1.
+        if ends.iter().any(|&end| end > most + 1e-9) {
+            return refuse(if is_fraction {
+                "reaches beyond the frame: with a decimal point, all numbers are fractions, and x + width and y + height must be \
+                 at most 1"
+            } else {
+                "reaches beyond the largest frame, which has 16384 pixels a side"
+            });
+        }
+        if is_fraction {
+            return Ok(Crop::Fractions(numbers));
+        }
+        if ends.iter().any(|&end| end <= 1.0) {
+            return refuse("is one pixel wide or high: write fractions with a decimal point, such as 1.0");
+        }
+        Ok(Crop::Pixels(numbers.map(|number| number as u32)))
     })
 }
 

@@ -10,6 +10,8 @@ use proptest::sample::select;
 use visiond_engine::detector::MaskForm;
 use visiond_kernels::color::GreyLevels;
 use visiond_kernels::frame::PixelFormat;
+use visiond_kernels::privacy::Fill;
+use visiond_kernels::view::{Crop, Flip};
 
 use crate::kinds::Words;
 use crate::types::*;
@@ -210,10 +212,44 @@ prop_compose! {
     }
 }
 
+/// A valid polygon, in pixels or in fractions.
+fn polygon() -> impl Strategy<Value = (Vec<[f64; 2]>, Option<[u32; 2]>)> {
+    let sides = ([0.1..0.5, 0.6..1.0], [0.1..0.5, 0.6..1.0], of((2_u32..=16_384, 2_u32..=16_384)));
+    sides.prop_map(|([left, right], [top, bottom], size)| {
+        let (width, height) = size.map_or((1.0, 1.0), |(width, height)| (f64::from(width), f64::from(height)));
+        let corners = [[left, top], [right, top], [right, bottom], [left, bottom]];
+        (corners.map(|[x, y]| [x * width, y * height]).to_vec(), size.map(|(width, height)| [width, height]))
+    })
+}
+
+fn fill() -> impl Strategy<Value = Fill> {
+    prop_oneof![Just(Fill::Mosaic), any::<[u8; 3]>().prop_map(Fill::Color)]
+}
+
+prop_compose! {
+    fn privacy()((polygon, frame_size) in polygon(), fill in fill()) -> PrivacyConfig {
+        PrivacyConfig { polygon, frame_size, fill }
+    }
+}
+
+prop_compose! {
+    fn ignore()((polygon, frame_size) in polygon(), classes in vec(text(), 0..3)) -> IgnoreConfig {
+        IgnoreConfig { polygon, frame_size, classes }
+    }
+}
+
+fn view() -> impl Strategy<Value = (Option<Crop>, Option<u32>, Option<Flip>)> {
+    let pixels =
+        (0..8000_u32, 0..8000_u32, 2..8000_u32, 2..8000_u32).prop_map(|(x, y, w, h)| Crop::Pixels([x, y, w, h]));
+    let crop = prop_oneof![pixels, (0.001..=0.75, 0.5..=1.0).prop_map(|(w, h)| Crop::Fractions([0.25, 0.0, w, h]))];
+    (of(crop), of(select(vec![90, 180, 270])), of(select(vec![Flip::Horizontal, Flip::Vertical])))
+}
+
 prop_compose! {
     fn camera()(
         model in 0_usize..8, enabled: bool, fps in of(0.001..=1000.0_f64), source in source(), annotate in of(annotate()),
-        track in of(track()), smooth: bool, mut models in vec(camera_model(), 1..4),
+        track in of(track()), smooth: bool, mut models in vec(camera_model(), 1..4), ignore in vec(ignore(), 0..3),
+        privacy in vec(privacy(), 0..3), (crop, rotate, flip) in view(),
     ) -> (usize, CameraConfig) {
         // Only where frames may be skipped.
         let max_fps = fps.filter(|_| !source.is_lossless());
@@ -221,7 +257,15 @@ prop_compose! {
         if source.is_lossless() {
             models.iter_mut().for_each(|model| model.max_fps = None);
         }
-        (model, CameraConfig { name: String::new(), model: None, models, enabled, max_fps, source, annotate, track, smooth })
+        // Outside of a frame whose size is known, it would be refused.
+        let crop = crop.filter(|_| {
+            !matches!(source, SourceConfig::V4l2(_) | SourceConfig::Command(_) | SourceConfig::Pattern(_))
+        });
+        let camera = CameraConfig {
+            name: String::new(), model: None, models, enabled, max_fps, crop, rotate, flip, source, annotate, track, smooth,
+            privacy, ignore,
+        };
+        (model, camera)
     }
 }
 

@@ -6,14 +6,18 @@ use std::time::Duration;
 
 use visiond_kernels::color::{ColorMatrix, ColorRange, GreyLevels};
 use visiond_kernels::frame::{MAX_SIDE, PixelFormat};
+use visiond_kernels::polygon::{Polygon, PolygonError};
+use visiond_kernels::privacy::{Fill, PrivacyMask};
+use visiond_kernels::view::{Crop, Flip, Orientation, ViewSpec};
 
 use super::{FfmpegConfig, HOUR, MS, SECOND};
 use crate::kinds::{
-    Words, by_name, camera, choice, command_line, control, credential, duration, fingerprint, flag, fraction, http_url,
-    levels, list, location, name, path, real, rtsp_url, text, whole, word, word_of,
+    Words, by_name, camera, choice, command_line, control, credential, crop, duration, fill, fingerprint, flag,
+    fraction, frame_size, http_url, levels, list, location, name, path, points, real, rtsp_url, text, whole, word,
+    word_of,
 };
 use crate::table_macros::{section, union};
-use crate::tables::{table, tables_or_names, union_table};
+use crate::tables::{table, tables, tables_or_names, union_table};
 
 pub use crate::kinds::{CameraName, ControlValue, Fingerprint};
 
@@ -32,6 +36,14 @@ section! {
         /// Maximum frames per second for its models; further frames are skipped, which counts as the drop cause "skipped".
         /// Without it, every frame. Only for sources that do not wait for the model.
         max_fps: Option<f64> as real(0.001..=1000.0) => optional("5"),
+        /// The part of the frame that the model sees: x, y, width, height. Whole numbers are pixels; with a decimal point, they are
+        /// fractions of the frame's width and height. Its edges move outwards to even pixels. `crop`, `rotate` and `flip` apply in
+        /// this order, and coordinates in messages remain those of the whole, unturned frame.
+        crop: Option<Crop> as crop() => optional("[0.25, 0.0, 0.5, 1.0]"),
+        /// Degrees by which the model sees the frame turned clockwise, for a camera that is mounted on its side or upside down.
+        rotate: Option<u32> as choice(&[90, 180, 270]) => optional("90"),
+        /// Mirror the frame for the model: "horizontal" swaps left and right, "vertical" swaps top and bottom.
+        flip: Option<Flip> as word() => optional(r#""horizontal""#),
         /// The source of its frames.
         source: SourceConfig as union_table() => required_part,
         /// Images with boxes drawn. Set `every`, `on_detection` or both. Without this table, visiond stores no images.
@@ -41,6 +53,23 @@ section! {
         track: Option<TrackConfig> as table() => optional_part,
         /// Give messages and pictures the boxes of tracks, without the detector's jitter. Requires the table `track`.
         smooth: bool as flag() => default(false),
+        /// An area that visiond blanks in every frame before anything else uses the frame. There may be several; a camera has at most
+        /// 32. See docs/privacy.md.
+        privacy: Vec<PrivacyConfig> as tables() => part,
+        /// An area whose detections are dropped before tracks, messages and images. There may be several; a camera has at most 32. See
+        /// docs/privacy.md.
+        ignore: Vec<IgnoreConfig> as tables() => part,
+    }
+}
+
+/// The most tables `[[camera.privacy]]` of a camera, and the most tables `[[camera.ignore]]`.
+pub const MAX_AREAS: usize = 32;
+
+impl CameraConfig {
+    /// Returns how the model sees the camera's frames.
+    pub fn view(&self) -> ViewSpec {
+        let turned = Orientation::UPRIGHT.turned(self.rotate.unwrap_or(0) / 90);
+        ViewSpec { crop: self.crop, orientation: self.flip.map_or(turned, |flip| turned.flipped(flip)) }
     }
 }
 
@@ -505,6 +534,55 @@ impl CameraConfig {
     }
 }
 
+impl CameraConfig {
+    /// Returns the areas that are blanked.
+    ///
+    /// # Errors
+    /// The corners of one are no polygon; `check` reports that.
+    pub fn privacy_masks(&self) -> Result<Vec<PrivacyMask>, PolygonError> {
+        let mask = |mask: &PrivacyConfig| {
+            Ok(PrivacyMask { polygon: Polygon::new(&mask.polygon, mask.frame_size)?, fill: mask.fill })
+        };
+        self.privacy.iter().map(mask).collect()
+    }
+}
+
+section! {
+    /// A table `[[camera.privacy]]`.
+    pub struct PrivacyConfig {
+        /// The corners in order, 3 to 64, as fractions of the frame's width and height from its top-left corner. Every pixel that the
+        /// polygon touches is blanked.
+        polygon: Vec<[f64; 2]> as points() => required("[[0.0, 0.0], [0.3, 0.0], [0.3, 0.1], [0.0, 0.1]]"),
+        /// The corners are pixels of a frame of this width and height. They keep their places if the camera's frames have another size.
+        frame_size: Option<[u32; 2]> as frame_size() => optional("[1920, 1080]"),
+        /// The pixels become "black", a "mosaic" of blocks of a fortieth of the frame's longer side, or the colour [red, green, blue].
+        fill: Fill as fill() => default(Fill::Color([0, 0, 0])),
+    }
+}
+
+section! {
+    /// A table `[[camera.ignore]]`.
+    pub struct IgnoreConfig {
+        /// The corners in order, 3 to 64, as fractions of the frame's width and height from its top-left corner. A detection whose
+        /// anchor, the middle of its box's lower edge, is inside is dropped.
+        polygon: Vec<[f64; 2]> as points() => required("[[0.0, 0.0], [0.3, 0.0], [0.3, 0.1], [0.0, 0.1]]"),
+        /// The corners are pixels of a frame of this width and height. They keep their places if the camera's frames have another size.
+        frame_size: Option<[u32; 2]> as frame_size() => optional("[1920, 1080]"),
+        /// Drop only these classes, by label; empty: all.
+        classes: Vec<String> as list(text()) => default(Vec::new()),
+    }
+}
+
+impl IgnoreConfig {
+    /// Returns the area.
+    ///
+    /// # Errors
+    /// The corners are no polygon; `check` reports that.
+    pub fn area(&self) -> Result<Polygon, PolygonError> {
+        Polygon::new(&self.polygon, self.frame_size)
+    }
+}
+
 section! {
     /// The table `[camera.annotate]`.
     pub struct AnnotateConfig {
@@ -539,6 +617,7 @@ words!(VideoPixels: "bgr" = Self::Bgr, "native" = Self::Native);
 words!(IoMode: "userptr" = Self::Userptr, "mmap" = Self::Mmap, "copy" = Self::Copy);
 words!(Pace: "realtime" = Self::Realtime, "fastest" = Self::Fastest);
 words!(CommandContainer: "y4m" = Self::Y4m, "raw" = Self::Raw);
+words!(Flip: "horizontal" = Self::Horizontal, "vertical" = Self::Vertical);
 words!(PictureFormat: "jpeg" = Self::Jpeg, "png" = Self::Png);
 
 impl Words for PixelFormat {

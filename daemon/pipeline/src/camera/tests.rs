@@ -421,7 +421,7 @@ fn losses_are_counted_by_their_cause() {
     let run = alone(vec![Opening::Source(events)]);
     assert!(run.sequences().is_empty());
     run.thread.join().unwrap();
-    assert_eq!(run.metrics.snapshot().dropped, [4, 2, 0, 0, 0]);
+    assert_eq!(run.metrics.snapshot().dropped, [4, 2, 0, 0, 0, 0]);
 }
 
 #[test]

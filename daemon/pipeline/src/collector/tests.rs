@@ -7,6 +7,7 @@ use visiond_engine::detector::{Detection, MaskForm};
 use visiond_engine::heads::FrameValues;
 use visiond_frames::clock::SystemClock;
 use visiond_kernels::mask::Mask;
+use visiond_kernels::polygon::Polygon;
 use visiond_live::{Live, PictureStream};
 use visiond_message::Timings;
 use visiond_message::status::AnnotateCounts;
@@ -104,4 +105,39 @@ fn frames_go_to_the_annotator_and_to_clients_only_where_there_are_some() {
         let AnnotateCounts { written, failed, .. } = annotator.close(hang());
         assert_eq!((written, failed), (1, 0));
     }
+}
+
+#[test]
+fn a_detection_whose_anchor_is_in_an_ignored_area_is_dropped_before_it_gets_a_track() {
+    let left = Polygon::new(&[[0.0, 0.0], [0.5, 0.0], [0.5, 1.0], [0.0, 1.0]], None).unwrap();
+    let facts_of_frame = FrameFacts { width: 200, height: 100, ..frame(&pool(1), 7).unwrap().facts() };
+    let model = facts("fake");
+    let seen = |class_id, left, right, bottom: f32| Detection {
+        class_id,
+        score: 0.9,
+        box_in_source: Some([left, bottom - 20.0, right, bottom]),
+        ..Detection::default()
+    };
+    let all = [
+        seen(1, 20.0, 60.0, 80.0),
+        // Most of it is in the area, but its anchor is not.
+        seen(1, 20.0, 190.0, 80.0),
+        // It ends at the lower edge of the frame, and so does the area.
+        seen(2, 20.0, 60.0, 100.0),
+        Detection { class_id: 3, ..Detection::default() },
+    ];
+    let kept = |classes: &[&str]| {
+        let classes = classes.iter().map(|class| (*class).to_owned()).collect();
+        let ignored = vec![IgnoredArea { polygon: left.clone(), classes }];
+        let tracks = CameraTracks::new(Arc::default());
+        let tracking = Some((TrackSettings::default(), Arc::new(Mutex::new(tracks))));
+        let collector = Collector { ignored, tracking, ..collector(&Arc::default()) };
+        let mut detections = all.to_vec();
+        collector.drop_ignored(&facts_of_frame, &model, &mut detections);
+        let message = join(&collector, &model, &detections);
+        let ids: Vec<_> = message.detections.iter().filter_map(|d| d.track.as_ref()).map(|track| track.id).collect();
+        (message.detections.iter().map(|detection| detection.class_id).collect::<Vec<_>>(), ids)
+    };
+    assert_eq!(kept(&[]), (vec![1, 3], vec![1]), "the first track has the first id");
+    assert_eq!(kept(&["class 2", "class 9"]), (vec![1, 1, 3], vec![1, 2]));
 }

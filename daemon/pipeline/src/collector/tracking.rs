@@ -67,11 +67,8 @@ pub struct CameraTracks {
     /// The model whose classes the tracks have.
     model: Arc<MessageModel>,
     labels: Vec<Arc<str>>,
-    /// The detections that the tracker looks at, and the index of each in the result.
+    /// One for each detection of the result.
     observations: Vec<Observation<'static>>,
-    indices: Vec<usize>,
-    /// The track of each detection of the result.
-    found: Vec<Option<TrackReport>>,
 }
 
 impl CameraTracks {
@@ -83,8 +80,6 @@ impl CameraTracks {
             model: Arc::default(),
             labels: Vec::new(),
             observations: Vec::new(),
-            indices: Vec::new(),
-            found: Vec::new(),
         }
     }
 
@@ -96,33 +91,29 @@ impl CameraTracks {
             self.take_model(settings, model);
         }
         self.observations.clear();
-        self.indices.clear();
-        for (index, detection) in detections.iter().enumerate() {
+        self.observations.extend(detections.iter().map(|detection| {
             // A class of a map of the frame is no object.
-            let Some(bounds) = detection.box_in_source.filter(|_| detection.fraction.is_none()) else { continue };
-            if !settings.has(&model.labels, detection.class_id) {
-                continue;
+            let object = detection.box_in_source.filter(|_| detection.fraction.is_none());
+            match object.filter(|_| settings.has(&model.labels, detection.class_id)) {
+                Some(bounds) => Observation {
+                    bounds,
+                    oriented: detection.oriented,
+                    score: detection.score,
+                    class_id: detection.class_id,
+                    embedding: None,
+                },
+                // The tracker passes over an empty box.
+                None => Observation { bounds: [0.0; 4], oriented: None, score: 0.0, class_id: 0, embedding: None },
             }
-            let (score, class_id) = (detection.score, detection.class_id);
-            self.observations.push(Observation {
-                bounds,
-                oriented: detection.oriented,
-                score,
-                class_id,
-                embedding: None,
-            });
-            self.indices.push(index);
-        }
+        }));
         self.tracker.set_parameters(settings.parameters(model.score_threshold));
         let step = self.tracker.step(frame.time(), &self.observations);
-        self.found.clear();
-        self.found.resize(detections.len(), None);
-        for (index, track) in self.indices.iter().zip(step.tracks) {
-            if let Some(found) = self.found.get_mut(*index) {
-                *found = *track;
-            }
-        }
-        FrameTracks { reports: &self.found, smooth: settings.smooth }
+        FrameTracks { reports: step.tracks, smooth: settings.smooth }
+    }
+
+    /// Compares the classes in new settings with those of the model at the next frame.
+    pub fn change_settings(&mut self) {
+        self.model = Arc::default();
     }
 
     /// Starts a new tracker if the model has other classes, and warns about classes in the settings that it does not have.

@@ -68,9 +68,11 @@ fn starts(name: &str, orders: &Arc<Orders>) -> CameraSpec {
         delivery: Delivery::Lossless,
         annotator: None,
         track: None,
+        ignored: Vec::new(),
         keeps_tracks: false,
         tracked_model: "fake".into(),
         models: vec![CameraModel { name: "fake".into(), ..CameraModel::default() }],
+        view: ViewSpec::default(),
     }
 }
 
@@ -83,9 +85,11 @@ fn stays(name: &str) -> CameraSpec {
         delivery: Delivery::Lossless,
         annotator: None,
         track: None,
+        ignored: Vec::new(),
         keeps_tracks: false,
         tracked_model: "fake".into(),
         models: vec![CameraModel { name: "fake".into(), ..CameraModel::default() }],
+        view: ViewSpec::default(),
     }
 }
 

@@ -14,6 +14,7 @@ const CAUSES = {
   corrupt: 'damaged or truncated',
   overload: 'replaced by a newer frame while the model was busy',
   failed: 'preprocess or inference failed',
+  unmasked: 'a privacy mask could not be applied',
 };
 const STAGE_TITLES = {
   capture: 'From the frame’s timestamp to its arrival in the mailbox',

@@ -10,6 +10,7 @@ use crate::preprocess::spec::{ChannelOrder, PreprocessSpec, Sampling, TensorLayo
 use crate::preprocess::store::Normalisation;
 use crate::preprocess::taps::{Finish, Sums};
 use crate::tensor::DType;
+use crate::view::Orientation;
 
 /// The adjacent pixels that a thread computes: `PIXELS` of the kernel.
 pub(super) const PIXELS: u32 = 4;
@@ -94,6 +95,14 @@ struct Component {
     y_shift: u32,
 }
 
+impl Component {
+    /// Swaps columns and rows.
+    fn transposed(self) -> Self {
+        let Self { address, pitch_bytes, step_bytes, x_shift, y_shift } = self;
+        Self { address, pitch_bytes: step_bytes, step_bytes: pitch_bytes, x_shift: y_shift, y_shift: x_shift }
+    }
+}
+
 /// A table of source positions: see [`super::tables`].
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default)]
@@ -124,6 +133,8 @@ pub(super) struct Frame {
     sample_bytes: u32,
     rules: SumRules,
     tiles: TileRules,
+    mirror: u32,
+    mirror_from: u32,
 }
 
 /// How to finish the sums of any number of taps.
@@ -192,7 +203,7 @@ const _: () = assert!(size_of::<Component>() == 24 && size_of::<AxisTable>() == 
 const _: () = assert!(size_of::<Frame>() == FRAME_BYTES && size_of::<Job>() == 96);
 
 /// The size of a frame's description.
-pub(super) const FRAME_BYTES: usize = 240;
+pub(super) const FRAME_BYTES: usize = 248;
 
 /// The address and pitch of a frame's planes on the GPU.
 pub(super) type Planes = [(DeviceAddress, usize); 3];
@@ -225,6 +236,8 @@ impl Frame {
             let LevelMap { gain, bias } = frame.level_map();
             [coefficients[6], coefficients[7]] = [gain, bias].map(f32::to_bits);
         }
+        let view = frame.view();
+        let ((width, height), Orientation { transposed, mirrored }) = (view.picture_size(), view.orientation());
         let mut described = Self {
             columns,
             rows,
@@ -233,11 +246,18 @@ impl Frame {
             tiles,
             color,
             coefficients,
-            width: frame.width(),
-            height: frame.height(),
+            width,
+            height,
+            mirror: if mirrored[0] { u32::MAX } else { 0 },
+            mirror_from: if mirrored[0] { width } else { 0 },
             ..Self::default()
         };
-        described.set_source(format, planes);
+        described.set_source(format, planes, transposed);
+        if transposed {
+            // The kernel's rows are the frame's columns.
+            described.components = described.components.map(Component::transposed);
+            std::mem::swap(&mut described.red_x, &mut described.red_y);
+        }
         described.set_part_selectors();
         described
     }
@@ -250,8 +270,9 @@ impl Frame {
         self.part_selectors = [even, odd, even >> 4, even >> 8].map(|selector| 0x4440 | selector & byte);
     }
 
-    /// Sets how this format's pixels are read.
-    fn set_source(&mut self, format: PixelFormat, planes: &Planes) {
+    /// Sets how this format's pixels are read. The words of packed 4:2:2 have neighbours of a row, so they are read as bytes if the
+    /// picture is transposed.
+    fn set_source(&mut self, format: PixelFormat, planes: &Planes, transposed: bool) {
         let component = |plane: usize, offset: u32, step_bytes: u32, (x_shift, y_shift): (u32, u32)| {
             let (address, pitch_bytes) = planes[plane];
             // Pitches were checked to fit.
@@ -268,7 +289,9 @@ impl Frame {
         let chroma_rows = format.rows_per_chroma_row().trailing_zeros();
         let none = Component::default();
         (self.source, self.components) = match format {
-            PixelFormat::Yuyv | PixelFormat::Uyvy | PixelFormat::Yvyu | PixelFormat::Vyuy if aligned(0, 4) => {
+            PixelFormat::Yuyv | PixelFormat::Uyvy | PixelFormat::Yvyu | PixelFormat::Vyuy
+                if aligned(0, 4) && !transposed =>
+            {
                 self.selectors = [selector(words), selector(WordLayout { first: words.first + 16, ..words })];
                 (SOURCE_WORDS, [component(0, 0, 4, (1, 0)), none, none])
             }
@@ -327,7 +350,7 @@ impl Frame {
                     _ if aligned(0, 2) => 2,
                     _ => 0,
                 };
-                (SOURCE_MOSAIC, [component(0, 0, 0, (0, 0)), none, none])
+                (SOURCE_MOSAIC, [component(0, 0, depth.sample_bytes() as u32, (0, 0)), none, none])
             }
         };
     }

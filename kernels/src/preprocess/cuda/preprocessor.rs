@@ -10,6 +10,7 @@ use crate::cuda::{CudaError, CudaStream, Device, DeviceAddress, DeviceBuffer, Fu
 use crate::frame::FrameView;
 use crate::placement::Mapping;
 use crate::preprocess::error::PreprocessError;
+use crate::preprocess::plan::PlanKey;
 use crate::preprocess::spec::PreprocessSpec;
 use crate::tensor::DType;
 
@@ -94,7 +95,7 @@ impl CudaPreprocessor {
         self.sizes.run += 1;
         let mut staged_bytes = 0;
         for (frame, described) in frames.iter().zip(self.described.as_mut_slice().chunks_exact_mut(FRAME_BYTES)) {
-            let (tables, address) = self.sizes.get(&self.spec, (frame.width(), frame.height()))?;
+            let (tables, address) = self.sizes.get(&self.spec, PlanKey::of(frame))?;
             let planes = match planes_of(frame) {
                 Some(planes) => planes,
                 None => {
@@ -106,7 +107,7 @@ impl CudaPreprocessor {
             let axes = tables.axes(&self.spec, address.0);
             let description =
                 Frame::new(self.spec.sampling, frame, &planes, (&tables.mapping, tables.rules, tables.tiles), axes);
-            self.mappings.push(tables.mapping);
+            self.mappings.push(tables.mapping.of_view(frame.view()));
             // SAFETY: a `Frame` is FRAME_BYTES integers and floats without padding, so all of its bytes are initialised.
             let bytes = unsafe { std::slice::from_raw_parts((&raw const description).cast::<u8>(), FRAME_BYTES) };
             described.copy_from_slice(bytes);
@@ -127,7 +128,7 @@ impl CudaPreprocessor {
 
     /// Queues the run of `frames` frames into consecutive tensors at `out`; returns without waiting.
     ///
-    /// A launch that reads 240 bytes per frame, and the one that does the work. Reads the rows and columns of each frame that
+    /// A launch that reads 248 bytes per frame, and the one that does the work. Reads the rows and columns of each frame that
     /// are sampled, writes the tensor once: 1080p YUYV to 640x640 f16 moves 3.8 MB. A tensor of i32 is read and written once
     /// more.
     ///
@@ -176,11 +177,13 @@ impl CudaPreprocessor {
     }
 }
 
-/// Returns the addresses of a frame's planes on the GPU; `None` if it cannot access all of them, or rows are 4 GiB apart.
+/// Returns the addresses of a frame's planes on the GPU; `None` if it cannot access all of them, or rows are 4 GiB apart, or, if they
+/// become columns, the plane is that long.
 fn planes_of(frame: &FrameView<'_>) -> Option<Planes> {
     let mut planes = Planes::default();
+    let rows = if frame.view().orientation().transposed { frame.height() as usize } else { 1 };
     for (plane, seen) in frame.planes().iter().zip(&mut planes) {
-        if plane.pitch_bytes > u32::MAX as usize {
+        if plane.pitch_bytes > u32::MAX as usize / rows {
             return None;
         }
         *seen = (plane.device?, plane.pitch_bytes);
@@ -214,7 +217,7 @@ pub(super) fn stage(frame: &FrameView<'_>, staging: &mut UnifiedBuffer, used: &m
     (planes, copied)
 }
 
-/// The tables of the last frame sizes, in the GPU's memory.
+/// The tables of the last frame sizes and orientations, in the GPU's memory.
 struct TableCache {
     device: Arc<Device>,
     upload: CudaStream,
@@ -237,19 +240,20 @@ impl TableCache {
         Ok(Self { device: device.clone(), upload: CudaStream::new(device)?, kept, capacity, run: 0 })
     }
 
-    /// Returns the tables of a frame size. Makes them, allocates, and waits for the copy to the GPU only if they are missing.
-    fn get(&mut self, spec: &PreprocessSpec, source: (u32, u32)) -> Result<(FrameTables, DeviceAddress), CudaError> {
-        let slot = match self.kept.iter().position(|kept| kept.tables.mapping.source() == source) {
+    /// Returns the tables of a frame size and orientation. Makes them, allocates, and waits for the copy to the GPU only if they are
+    /// missing.
+    fn get(&mut self, spec: &PreprocessSpec, key: PlanKey) -> Result<(FrameTables, DeviceAddress), CudaError> {
+        let slot = match self.kept.iter().position(|kept| kept.tables.key == key) {
             Some(slot) => slot,
-            None => self.make(spec, source)?,
+            None => self.make(spec, key)?,
         };
         let kept = &mut self.kept[slot];
         kept.used = self.run;
         Ok((kept.tables, kept.memory.address()))
     }
 
-    fn make(&mut self, spec: &PreprocessSpec, source: (u32, u32)) -> Result<usize, CudaError> {
-        let (tables, bytes) = tables::make(spec, source);
+    fn make(&mut self, spec: &PreprocessSpec, key: PlanKey) -> Result<usize, CudaError> {
+        let (tables, bytes) = tables::make(spec, key);
         let memory = DeviceBuffer::new(&self.device, bytes.len())?;
         // SAFETY: the memory is as long as the tables, nothing else knows it yet, and this waits for the copy.
         unsafe { self.upload.copy_to_device(&bytes, memory.address()) }?;

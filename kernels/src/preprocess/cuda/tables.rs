@@ -6,9 +6,10 @@
 use super::job::{AxisTable, Kernel, PIXELS, SumRules, TILE_COLUMNS, TILE_ROWS, TileRules};
 use crate::placement::Mapping;
 use crate::preprocess::number::Number;
-use crate::preprocess::plan::{Axis, PreprocessPlan};
+use crate::preprocess::plan::{Axis, PlanKey, PreprocessPlan};
 use crate::preprocess::spec::{PreprocessSpec, Sampling};
 use crate::preprocess::taps::{Sums, TapAxis, TapPlan, TapTables};
+use crate::view::Orientation;
 
 /// The position of a pixel of padding: `PAD` of the kernel.
 const PAD: u32 = u32::MAX;
@@ -16,9 +17,10 @@ const PAD: u32 = u32::MAX;
 /// The sum of the weights of a warp's position in the kernel: they are 32nds.
 const WARP_WEIGHTS: f32 = 32.0;
 
-/// How the kernel reads the tables of one frame size.
+/// How the kernel reads the tables of one frame size and orientation.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct FrameTables {
+    pub(super) key: PlanKey,
     pub(super) mapping: Mapping,
     /// How to finish the sums, for any number of taps.
     pub(super) rules: SumRules,
@@ -47,13 +49,26 @@ fn strides(spec: &PreprocessSpec) -> [usize; 2] {
     [spec.width, spec.height].map(|side| side.next_multiple_of(PIXELS) as usize)
 }
 
+/// Returns the frame's position of one of the picture along an axis. If the picture is transposed, the frame's description is as
+/// well, so that the kernel's columns are the frame's rows.
+fn frame_position(position: u32, side: u32, mirrored: bool) -> u32 {
+    if mirrored { side - 1 - position } else { position }
+}
+
+/// Returns the picture's width and height, each with whether that axis is mirrored.
+fn sides(key: PlanKey) -> [(u32, bool); 2] {
+    let (PlanKey { size: (width, height), .. }, [across, down]) = (key, key.orientation.mirrored);
+    [(width, across), (height, down)]
+}
+
 /// Makes the tables of one frame size: for columns, then for rows, all lower positions, all upper ones, then their weights if
 /// these are separate. One entry per column or row of the tensor; entries outside the picture repeat the nearest. With any
 /// number of taps: the positions of every first tap, of every second, and so on, then the weights. For tiles:
 /// `kernels/cuda/preprocess_tiles.cuh` has the form.
-pub(super) fn make(spec: &PreprocessSpec, source: (u32, u32)) -> (FrameTables, Vec<u8>) {
+pub(super) fn make(spec: &PreprocessSpec, key: PlanKey) -> (FrameTables, Vec<u8>) {
     if !spec.is_plain() {
-        let TapPlan { mapping, sums } = TapPlan::new(spec, source);
+        let TapPlan { mapping, sums } = TapPlan::new(spec, key.size);
+        let mapping = (mapping, key);
         let rules = SumRules::new(&sums, spec.sampling);
         return match &sums {
             Sums::Float(tables, _) if Kernel::of(spec) == Kernel::Warp => make_warp(spec, mapping, tables),
@@ -66,87 +81,104 @@ pub(super) fn make(spec: &PreprocessSpec, source: (u32, u32)) -> (FrameTables, V
         };
     }
     match spec.sampling {
-        Sampling::Exact => make_pairs(spec, source, [|position, _| position, |_, weight: f32| weight.to_bits()]),
+        Sampling::Exact => make_pairs(spec, key, [|position, _| position, |_, weight: f32| weight.to_bits()]),
         // Positions are below 2^14, weights at most 2^11.
-        _ => make_pairs(spec, source, [|position, weight: u16| position | u32::from(weight) << 16]),
+        _ => make_pairs(spec, key, [|position, weight: u16| position | u32::from(weight) << 16]),
     }
 }
 
 /// `words` are the parts of an entry, from its position and weight.
 fn make_pairs<N: Number, const WORDS: usize>(
     spec: &PreprocessSpec,
-    source: (u32, u32),
+    key: PlanKey,
     words: [fn(u32, N) -> u32; WORDS],
 ) -> (FrameTables, Vec<u8>) {
-    let plan = PreprocessPlan::<N>::new(spec, source);
+    let plan = PreprocessPlan::<N>::of_picture(spec, key);
     let [x, y, width, height] = plan.mapping.placed().map(|pixels| pixels as usize);
     let [columns, rows] = strides(spec);
     let mut bytes = Vec::with_capacity((columns + rows) * 2 * WORDS * 4);
-    let mut append = |axis: &Axis<N>, stride: usize, first: usize, count: usize| {
+    let mut append = |axis: &Axis<N>, (side, mirrored): (u32, bool), stride: usize, first: usize, count: usize| {
         for word in words {
             for (positions, weights) in [&axis.low, &axis.high].into_iter().zip(&axis.weights) {
                 for i in 0..stride {
                     let i = i.saturating_sub(first).min(count - 1);
-                    bytes.extend(word(positions[i], weights[i]).to_le_bytes());
+                    bytes.extend(word(frame_position(positions[i], side, mirrored), weights[i]).to_le_bytes());
                 }
             }
         }
     };
-    append(&plan.columns, columns, x, width);
-    append(&plan.rows, rows, y, height);
+    let [across, down] = sides(key);
+    append(&plan.columns, across, columns, x, width);
+    append(&plan.rows, down, rows, y, height);
     let taps = [if plan.columns.single { 1 } else { 2 }, 2];
     let column_bytes = columns * 2 * WORDS * 4;
     let rules = SumRules::default();
-    (FrameTables { mapping: plan.mapping, rules, tiles: TileRules::default(), taps, column_bytes }, bytes)
+    (FrameTables { key, mapping: plan.mapping, rules, tiles: TileRules::default(), taps, column_bytes }, bytes)
 }
 
 /// Makes pairs of a warp. Taps on padding have no weight: the kernel adds what they leave of it.
-fn make_warp(spec: &PreprocessSpec, mapping: Mapping, tables: &TapTables<f32>) -> (FrameTables, Vec<u8>) {
-    let (width, height) = mapping.source();
+fn make_warp(
+    spec: &PreprocessSpec,
+    (mapping, key): (Mapping, PlanKey),
+    tables: &TapTables<f32>,
+) -> (FrameTables, Vec<u8>) {
+    let [across, down] = sides(key);
     let [columns, rows] = strides(spec);
     let mut bytes = Vec::with_capacity((columns + rows) * 2 * 4);
-    for (axis, size, stride) in [(&tables.columns, width, columns), (&tables.rows, height, rows)] {
+    for (axis, (size, mirrored), stride) in [(&tables.columns, across, columns), (&tables.rows, down, rows)] {
         for tap in 0..2 {
             for i in 0..stride {
                 let (pixel, weight) = axis.pair(i.min(axis.first.len() - 1), size)[tap];
                 // Weights are multiples of 1/32, positions below 2^14.
-                let entry = pixel.map_or(0, |pixel| pixel | ((weight * WARP_WEIGHTS) as u32) << 16);
+                let entry = pixel
+                    .map_or(0, |pixel| frame_position(pixel, size, mirrored) | ((weight * WARP_WEIGHTS) as u32) << 16);
                 bytes.extend(entry.to_le_bytes());
             }
         }
     }
     let (rules, tiles) = (SumRules::default(), TileRules::default());
-    (FrameTables { mapping, rules, tiles, taps: [tables.columns.taps as u32, 2], column_bytes: columns * 2 * 4 }, bytes)
+    (
+        FrameTables {
+            key,
+            mapping,
+            rules,
+            tiles,
+            taps: [tables.columns.taps as u32, 2],
+            column_bytes: columns * 2 * 4,
+        },
+        bytes,
+    )
 }
 
 /// `bits` are a weight's.
 fn make_taps<W: Copy>(
     spec: &PreprocessSpec,
-    mapping: Mapping,
+    (mapping, key): (Mapping, PlanKey),
     tables: &TapTables<W>,
     rules: SumRules,
     bits: fn(W) -> u32,
 ) -> (FrameTables, Vec<u8>) {
     let [columns, rows] = strides(spec);
-    let source = mapping.source();
+    let [across, down] = sides(key);
     let [x, y, _, _] = mapping.placed().map(|pixels| pixels as usize);
     let column_bytes = columns * tables.columns.taps * 2 * 4;
     let mut bytes = Vec::with_capacity(column_bytes + rows * tables.rows.taps * 2 * 4);
-    let mut append = |axis: &TapAxis<W>, source: u32, stride: usize, first: usize| {
+    let mut append = |axis: &TapAxis<W>, (side, mirrored): (u32, bool), stride: usize, first: usize| {
         let order = |k: usize| if axis.descending { axis.taps - 1 - k } else { k };
         let entry = |i: usize| i.saturating_sub(first).min(axis.first.len() - 1);
         let position = |i: usize, k: usize| {
             let position = (axis.first[i] + k as i32).clamp(axis.edges[0], axis.edges[1]);
-            u32::try_from(position).ok().filter(|&position| position < source).unwrap_or(PAD)
+            let inside = u32::try_from(position).ok().filter(|&position| position < side);
+            inside.map_or(PAD, |position| frame_position(position, side, mirrored))
         };
         let words = (0..axis.taps).map(order).flat_map(|k| (0..stride).map(move |i| (entry(i), k)));
         bytes.extend(words.clone().flat_map(|(i, k)| position(i, k).to_le_bytes()));
         bytes.extend(words.flat_map(|(i, k)| bits(axis.weights[i * axis.taps + k]).to_le_bytes()));
     };
-    append(&tables.columns, source.0, columns, x);
-    append(&tables.rows, source.1, rows, y);
+    append(&tables.columns, across, columns, x);
+    append(&tables.rows, down, rows, y);
     let taps = [tables.columns.taps as u32, tables.rows.taps as u32];
-    (FrameTables { mapping, rules, tiles: TileRules::default(), taps, column_bytes }, bytes)
+    (FrameTables { key, mapping, rules, tiles: TileRules::default(), taps, column_bytes }, bytes)
 }
 
 /// The words of four weights in a tile's table.
@@ -161,18 +193,18 @@ fn weighted_bytes(weights: [i32; 4]) -> [u32; 4] {
 
 fn make_tiles<W: Copy + Default + PartialEq>(
     spec: &PreprocessSpec,
-    mapping: Mapping,
+    (mapping, key): (Mapping, PlanKey),
     tables: &TapTables<W>,
     rules: SumRules,
     four: FourWeights<W>,
 ) -> (FrameTables, Vec<u8>) {
     let (mut words, fours, tile_fours) = tile_columns(spec, &mapping, &tables.columns, four);
     let column_bytes = words.len() * 4;
-    let (rows, listed_words) = tile_rows(spec, &mapping, &tables.rows, four);
+    let (rows, listed_words) = tile_rows(spec, (&mapping, key), &tables.rows, four);
     words.extend(rows);
     let tiles = TileRules { reach: tables.columns.edges, listed_words: listed_words as u32, tile_fours };
     let bytes = words.into_iter().flat_map(u32::to_le_bytes).collect();
-    (FrameTables { mapping, rules, tiles, taps: [fours as u32, 0], column_bytes }, bytes)
+    (FrameTables { key, mapping, rules, tiles, taps: [fours as u32, 0], column_bytes }, bytes)
 }
 
 /// Returns the words, the fours of a column, and the most fours of a tile.
@@ -221,7 +253,7 @@ fn tile_columns<W: Copy + Default + PartialEq>(
 /// Returns the words, and how many of them are for a row of tiles.
 fn tile_rows<W: Copy + Default + PartialEq>(
     spec: &PreprocessSpec,
-    mapping: &Mapping,
+    (mapping, key): (&Mapping, PlanKey),
     axis: &TapAxis<W>,
     four: FourWeights<W>,
 ) -> (Vec<u32>, usize) {
@@ -267,11 +299,13 @@ fn tile_rows<W: Copy + Default + PartialEq>(
         let (header, listed) = words.split_at_mut(header);
         let (listed, weights) = listed.split_at_mut(most);
         header[0] = list.len() as u32;
-        // A run is read faster than a list.
-        let run = list.first().filter(|_| list.windows(2).all(|pair| pair[1].0 == pair[0].0 + 1));
+        // A run is read faster than a list; it is one of the frame's rows, from left to right.
+        let is_run = key.orientation == Orientation::UPRIGHT && list.windows(2).all(|pair| pair[1].0 == pair[0].0 + 1);
+        let run = list.first().filter(|_| is_run);
         header[1] = run.filter(|_| list.iter().all(once_inside)).map_or(PAD, |&(row, _)| row.cast_unsigned());
         for (word, &(row, _)) in listed.iter_mut().zip(list) {
-            *word = u32::try_from(row).ok().filter(|_| row < source).unwrap_or(PAD);
+            let inside = u32::try_from(row).ok().filter(|_| row < source);
+            *word = inside.map_or(PAD, |row| frame_position(row, key.size.1, key.orientation.mirrored[1]));
         }
         let mut placed = vec![W::default(); weights.len()];
         for (line, taps) in lines {

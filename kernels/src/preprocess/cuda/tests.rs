@@ -17,9 +17,11 @@ use crate::color::{ColorDescription, ColorMatrix, ColorRange, GreyLevels, YuvAri
 use crate::cuda::DeviceAddress;
 use crate::frame::{FrameLayout, FrameView, PixelFormat, Plane};
 use crate::placement::{Fit, Resize};
+use crate::preprocess::plan::PlanKey;
 use crate::preprocess::simd::Isa;
 use crate::preprocess::{ChannelOrder, PreprocessSpec, Preprocessor, Sampling, TensorLayout};
 use crate::tensor::{DType, TensorMut, TensorRef};
+use crate::view::{Orientation, View};
 
 /// The kernel as a library of this process. Its memory table is global: one test uses it.
 struct HostKernel(Library);
@@ -114,6 +116,7 @@ impl Random {
 struct RandomFrame {
     format: PixelFormat,
     size: (u32, u32),
+    view: View,
     color: ColorDescription,
     planes: Vec<(Vec<u8>, usize, usize)>,
 }
@@ -130,7 +133,16 @@ impl RandomFrame {
                 (random.bytes(offset + pitch * (rows - 1) + row), offset, pitch)
             })
             .collect();
-        Self { format, size, color: random.color(), planes }
+        // Half of them are seen as they are.
+        let plain = random.below(2) == 0;
+        let orientation = if plain { Some(Orientation::UPRIGHT) } else { Orientation::all().nth(random.below(8)) };
+        let part = |side: u32, random: &mut Random| {
+            let from = if plain { 0 } else { random.below(side as usize) as u32 };
+            (from, if plain { side } else { 1 + random.below((side - from) as usize) as u32 })
+        };
+        let ((x, width), (y, height)) = (part(size.0, random), part(size.1, random));
+        let view = View::new(size, [x, y, width, height], orientation.unwrap()).unwrap();
+        Self { format, size, view, color: random.color(), planes }
     }
 
     fn view(&self) -> FrameView<'_> {
@@ -139,7 +151,7 @@ impl RandomFrame {
             .iter()
             .map(|(bytes, offset, pitch)| Plane { bytes: &bytes[*offset..], pitch_bytes: *pitch, device: None })
             .collect();
-        FrameView::new(self.format, self.size.0, self.size.1, &planes, self.color).unwrap()
+        FrameView::new(self.format, self.size.0, self.size.1, &planes, self.color).unwrap().viewed(self.view).unwrap()
     }
 }
 
@@ -188,8 +200,7 @@ fn kernel_tensor(kernel: &HostKernel, spec: &PreprocessSpec, pictures: &[RandomF
     let views: Vec<_> = pictures.iter().map(RandomFrame::view).collect();
     let mut tables = Vec::new();
     for view in &views {
-        let source = (view.width(), view.height());
-        tables.push(tables::make(spec, source));
+        tables.push(tables::make(spec, PlanKey::of(view)));
     }
     // As aligned as the GPU's memory is.
     let aligned: Vec<(FrameTables, Vec<u128>)> = tables
@@ -250,7 +261,7 @@ fn compare(kernel: &HostKernel, spec: &PreprocessSpec, pictures: &[RandomFrame],
         reference.run(&picture.view(), &mut tensor).unwrap();
         // A processor without fused multiply-add rounds once more.
         if fused {
-            assert!(found == expected, "{} {:?}: not bit for bit {spec:?}", picture.format, picture.size);
+            assert!(found == expected, "{} {:?}: not bit for bit {spec:?}", picture.format, picture.view);
             continue;
         }
         let values = |bytes| TensorRef::new(spec.dtype, &shape, bytes).unwrap().to_f32().into_owned();
@@ -338,7 +349,7 @@ fn layouts_of_drivers_are_read_by_words() {
         for (plane, seen) in layout.planes().iter().zip(&mut planes) {
             *seen = (DeviceAddress(4096 + plane.offset_bytes as u64), plane.pitch_bytes);
         }
-        let (tables, _) = tables::make(&PreprocessSpec::yolo(640, 640, DType::F32), (1920, 1080));
+        let (tables, _) = tables::make(&PreprocessSpec::yolo(640, 640, DType::F32), PlanKey::of(&view));
         Frame::new(Sampling::Opencv, &view, &planes, (&tables.mapping, tables.rules, tables.tiles), Default::default())
             .source
     };
@@ -363,9 +374,9 @@ fn a_staged_frame_is_the_same_frame() {
         let (planes, copied) = stage(&view, &mut staging, &mut used);
         let mut expected = 0;
         for (i, (plane, (address, pitch))) in view.planes().iter().zip(planes).enumerate() {
-            let row_bytes = format.row_bytes(i, 33);
+            let row_bytes = format.row_bytes(i, view.width());
             assert_eq!(address.0 % STAGED_ALIGNMENT as u64, 0);
-            for y in 0..format.plane_rows(i, 7) {
+            for y in 0..format.plane_rows(i, view.height()) {
                 // Host memory has no address on a GPU: what is given counts from 0.
                 let staged = &staging.as_slice()[address.0 as usize + y * pitch..][..row_bytes];
                 assert_eq!(staged, &plane.row(y)[..row_bytes], "{format}");

@@ -79,12 +79,17 @@ enum MemoryOwner {
     Ours(UnifiedBuffer),
 }
 
-// SAFETY: the memory is mapped or allocated once, initialised (by the kernel, or zeroed), and freed with the buffer.
+// SAFETY: the memory is mapped for reads and writes, or allocated, once; it is initialised (by the kernel, or zeroed), and freed with
+// the buffer. `start` is its first byte.
 unsafe impl DriverMemory for BufferMemory {
     unsafe fn bytes(&self) -> &[u8] {
         // SAFETY: the range is that long, readable and initialised (by the kernel, or zeroed when it was made), and lives as
         // long as `self`; the caller guarantees that nothing writes to it.
         unsafe { slice::from_raw_parts(self.start.as_ptr(), self.planes.total()) }
+    }
+
+    fn start(&self) -> NonNull<u8> {
+        self.start
     }
 
     fn device_address(&self) -> Option<DeviceAddress> {

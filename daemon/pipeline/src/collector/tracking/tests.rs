@@ -1,9 +1,12 @@
 #![allow(clippy::unwrap_used)]
 
+use std::f32::consts::FRAC_PI_2;
+
 use visiond_engine::detector::Detection;
 use visiond_engine::heads::FrameValues;
 use visiond_frames::frame::FrameFacts;
 use visiond_frames::timestamp::{Instant, Timestamp};
+use visiond_kernels::oriented::OrientedBox;
 use visiond_message::{DetectionMessage, Message, Timings, TrackMessageState};
 
 use super::*;
@@ -159,5 +162,47 @@ fn what_is_no_object_has_no_track() {
     for number in 0..3 {
         // The message leaves out the box of NaN.
         assert_eq!(ids(&message(&mut tracks, &settings, &model, frame(number), &seen)), [None, None, Some(1)]);
+    }
+}
+
+#[test]
+fn smooth_turned_boxes_jitter_less() {
+    let spread = |smooth: bool| {
+        let settings = TrackSettings { smooth, ..TrackSettings::default() };
+        let (mut tracks, model) = (CameraTracks::new(Arc::default()), model(0.3));
+        let mut least_and_most = [f32::MAX, f32::MIN];
+        for number in 0..90 {
+            let jitter = [-6.0, 4.0, -1.0, 5.0, -2.0][number as usize % 5];
+            let upright = at(100.0 + jitter, 100.0, 0, 0.9);
+            let oriented = upright.box_in_source.map(|bounds| OrientedBox::from_upright(bounds, 0.5));
+            let seen = [Detection { oriented, ..upright }];
+            let message = message(&mut tracks, &settings, &model, frame(number), &seen);
+            if number > 30 {
+                let turned = message.detections[0].oriented.unwrap();
+                assert!(
+                    (turned.angle - 0.5).abs() < 0.01 || (turned.angle - 0.5 + FRAC_PI_2).abs() < 0.01,
+                    "{turned:?}"
+                );
+                least_and_most = [least_and_most[0].min(turned.x), least_and_most[1].max(turned.x)];
+            }
+        }
+        least_and_most[1] - least_and_most[0]
+    };
+    let (plain, smooth) = (spread(false), spread(true));
+    assert_eq!(plain, 11.0);
+    assert!(smooth < 8.0, "{smooth}");
+}
+
+#[test]
+fn new_settings_keep_the_ids() {
+    let (mut tracks, model) = (CameraTracks::new(Arc::default()), model(0.3));
+    let mut settings = TrackSettings::default();
+    for number in 0..20 {
+        if number == 10 {
+            settings.classes = vec!["person".to_owned(), "unicorn".to_owned()];
+            tracks.change_settings();
+        }
+        let message = message(&mut tracks, &settings, &model, frame(number), &[at(100.0, 100.0, 0, 0.9)]);
+        assert_eq!(ids(&message), [Some(1)]);
     }
 }
