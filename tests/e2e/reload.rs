@@ -208,6 +208,65 @@ fn unchanged_parts_keep_running_while_everything_else_changes() {
 }
 
 #[test]
+fn a_second_model_comes_and_goes_while_other_cameras_lose_no_frame_and_tracks_go_on() {
+    // The model finds the same eight boxes in every frame.
+    let (camera, sink) = STAYS.split_once("[[sink]]").unwrap();
+    let changes = camera.replace("\"stays\"", "\"changes\"");
+    let changes = |models: &str| changes.replace("model = \"tiny\"", &format!("models = {models}\ntrack = {{}}"));
+    let two = "[[model]]\nname = \"two\"\npath = \"{dir}/tiny.onnx\"\n";
+    let config = |models: &str| format!("{HEAD}{two}{camera}{}[[sink]]{sink}", changes(models));
+    let mut managed = Managed::start(&config("[\"tiny\"]"));
+    managed.see("stays", 1);
+    let of = |managed: &Managed, model: &str| {
+        let messages = managed.messages("changes").into_iter();
+        messages.filter(|message| message["model"]["name"] == model).collect::<Vec<_>>()
+    };
+    for round in 0..20 {
+        let models = ["[\"tiny\", \"two\"]", "[\"tiny\"]"][round % 2];
+        let before = of(&managed, "two").len();
+        let status = managed.reload(&config(models));
+        assert!(!status.contains("rejected"), "{status}");
+        managed.see("stays", 3);
+        managed.see("changes", 3);
+        if round % 2 == 0 {
+            managed.daemon.wait_until("the second model", |daemon| {
+                let messages = daemon.messages("out.jsonl");
+                messages.iter().filter(|message| message["model"]["name"] == "two").count() > before
+            });
+        }
+    }
+    // A setting of a running model opens nothing again.
+    let opened = |managed: &Managed| managed.daemon.log().matches("camera changes: /").count();
+    let filtered = |classes: &str| config(&format!("[{{ name = \"tiny\", classes = [{classes}] }}]"));
+    let before = opened(&managed);
+    managed.reload(&filtered("\"white\""));
+    managed.see("changes", 2);
+    assert!(managed.messages("changes").last().unwrap()["detections"].as_array().unwrap().is_empty());
+    assert_eq!(opened(&managed), before);
+    managed.reload(&filtered(""));
+    managed.see("changes", 2);
+    let log = managed.daemon.log();
+    assert!(log.contains("filters of camera changes changed"), "{log}");
+    let tracked = |message: &Value| {
+        let detections = message["detections"].as_array().unwrap().clone();
+        let mut ids: Vec<_> = detections.iter().map(|one| one["track"]["id"].as_u64()).collect();
+        ids.sort_unstable();
+        ids
+    };
+    let first: Vec<_> = (1..9).map(Some).collect();
+    let tiny = of(&managed, "tiny");
+    assert_eq!([tracked(&tiny[0]), tracked(tiny.last().unwrap())], [first.clone(), first], "their ids stay");
+    assert!(
+        of(&managed, "two").iter().all(|message| tracked(message) == vec![None; 8]),
+        "tracks are of the first model"
+    );
+    let ended = managed.end();
+    let messages = ended.daemon.messages("out.jsonl");
+    assert_whole(&messages.into_iter().filter(|m| m["camera"] == "stays").collect::<Vec<_>>());
+    assert_eq!(ended.log.matches("camera stays: ").count(), 2, "opened once, summed up once: {}", ended.log);
+}
+
+#[test]
 fn tracks_keep_their_ids_over_reloads_and_no_id_comes_back() {
     // The model finds the same eight boxes in every frame: "black".
     let with = |track: &str, more: &str| {

@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 use visiond_tests::mosquitto::Mosquitto;
+use visiond_tests::web::Place;
 use visiond_tests::{Daemon, root, wait_until};
 
 use crate::documents::assert_valid;
@@ -91,6 +92,39 @@ fn each_model_of_a_camera_has_frames_and_detections_of_its_own_choice() {
     let (some, _) = run(&pattern("models = [\"tiny\", { name = \"nanodet\", max_fps = 0.001 }]", ", max_frames = 6"));
     assert_eq!(of_model(&some, "nanodet").len(), 1);
     assert!(of_model(&some, "tiny").len() > 1);
+}
+
+#[test]
+fn a_slow_model_drops_its_own_frames_only() {
+    let http = "[http]\nlisten = [\"127.0.0.1:0\", \"unix:{dir}/http.sock\"]\n";
+    let camera = pattern("models = [\"nanodet\", \"tiny\"]", "").replace("fps = 20.0", "fps = 100.0");
+    let mut daemon = Daemon::start(&format!("{}{http}{camera}", models()));
+    let place = Place::address(&mut daemon);
+    let status = || place.get("/api/v1/cameras/door").json();
+    let model = |name: &str| {
+        let models = status()["models"].as_array().unwrap().clone();
+        models.into_iter().find(|model| model["name"] == name).unwrap()
+    };
+    daemon.wait_until("drops of the slow one", |_| {
+        model("nanodet")["dropped"]["overload"].as_u64() >= Some(50)
+            && model("nanodet")["published"].as_u64() >= Some(2)
+    });
+    let (slow, fast, camera) = (model("nanodet"), model("tiny"), status());
+    let count = |of: &Value| of.as_u64().unwrap();
+    assert!(count(&fast["published"]) > 2 * count(&slow["published"]), "{fast} {slow}");
+    assert!(count(&fast["dropped"]["overload"]) < count(&slow["dropped"]["overload"]), "{fast} {slow}");
+    assert_eq!((&camera["copied_bytes"], &camera["model"]), (&0.into(), &"nanodet, tiny".into()));
+    let newest =
+        |query: &str| place.get(&format!("/api/v1/cameras/door/detections{query}")).json()["model"]["name"].clone();
+    assert_eq!([newest(""), newest("?model=tiny")], ["nanodet", "tiny"]);
+    assert_eq!(place.get("/api/v1/detections").json().as_array().unwrap().len(), 2);
+    let metrics = place.get("/metrics").text();
+    for line in [
+        "visiond_camera_model_frames_total{camera=\"door\",model=\"tiny\",outcome=\"published\"} ",
+        "visiond_camera_model_frames_dropped_total{camera=\"door\",model=\"nanodet\",cause=\"overload\"} ",
+    ] {
+        assert!(metrics.contains(line), "{metrics}");
+    }
 }
 
 #[test]

@@ -136,7 +136,7 @@ mod tests {
             assert_eq!(created.is_ok(), replaces, "{content:?}");
             let error = created.err().map(|error| (error.exit, error.message.contains("which has no tracks")));
             assert_eq!(error, (!replaces).then_some((Exit::Usage, true)));
-            assert_eq!(std::fs::read(&path).unwrap() == content, !replaces || content.is_empty());
+            assert_eq!(std::fs::read(&path).unwrap(), content, "older tracks stay until there are new ones");
         }
     }
 
