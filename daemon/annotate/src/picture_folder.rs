@@ -135,8 +135,14 @@ impl PictureFolder {
     fn has_picture(&self, name: &OsStr) -> bool {
         let rest = name.to_str().and_then(|name| name.strip_prefix(&self.camera)?.strip_prefix('-'));
         let number = rest.and_then(|rest| rest.strip_suffix(".jpg").or_else(|| rest.strip_suffix(".png")));
-        // Names of cameras and models have no dot.
-        let number = number.map(|number| number.split_once('.').map_or(number, |(number, _)| number));
+        let is_name = |model: &str| {
+            !model.is_empty() && model.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte))
+        };
+        // Names of cameras and models have no dot. What has another part is a person's copy.
+        let number = number.and_then(|number| match number.split_once('.') {
+            Some((number, model)) => is_name(model).then_some(number),
+            None => Some(number),
+        });
         // "door-00000001.jpg" belongs to "door", "door-2-00000001.jpg" to "door-2".
         number.is_some_and(|number| number.len() >= 8 && number.bytes().all(|byte| byte.is_ascii_digit()))
     }

@@ -21,7 +21,7 @@ pub struct MaskedSource {
     /// For the layout of the last frame.
     plan: Option<MaskPlan>,
     /// The same for surfaces, or why there is none.
-    plan_on_gpu: Option<Result<CudaMaskPlan, BlankError>>,
+    plan_on_gpu: Option<CudaMaskPlan>,
     /// Whether a failure was logged.
     has_warned: bool,
 }
@@ -68,13 +68,15 @@ fn blank_bytes(bytes: &mut [u8], plan: &MaskPlan) -> Result<(), String> {
 fn blank_surface(
     surface: &mut Surface,
     plan: &MaskPlan,
-    plan_on_gpu: &mut Option<Result<CudaMaskPlan, BlankError>>,
+    plan_on_gpu: &mut Option<CudaMaskPlan>,
 ) -> Result<(), BlankError> {
     let Some(device) = surface.device().cloned() else { return Ok(()) };
-    match plan_on_gpu.get_or_insert_with(|| CudaMaskPlan::new(plan, &device)) {
-        Ok(plan) => plan.blank(surface),
-        Err(error) => Err(error.clone()),
-    }
+    // After a failure, as of memory that is short for a moment, the next frame tries again.
+    let ready = match plan_on_gpu.take() {
+        Some(ready) => ready,
+        None => CudaMaskPlan::new(plan, &device)?,
+    };
+    plan_on_gpu.insert(ready).blank(surface)
 }
 
 impl Source for MaskedSource {

@@ -31,6 +31,8 @@ pub struct Broadcast {
 struct Messages {
     /// By topic: see [`Message::topic`](visiond_message::Message::topic).
     latest: HashMap<Arc<str>, Arc<Published>>,
+    /// The model of each topic that runs; `None` until it is known.
+    running: Option<HashMap<Arc<str>, Arc<str>>>,
     ring: Ring,
     /// The number of subscriptions.
     readers: usize,
@@ -121,7 +123,9 @@ impl Broadcast {
         let mut inner = self.messages.lock();
         let message = published.message();
         // The old messages are freed after the lock.
+        let is_late = inner.is_late(message);
         let before = match inner.latest.get_mut(&message.topic) {
+            _ if is_late => None,
             Some(latest) => Some(std::mem::replace(latest, Arc::clone(published))),
             None => inner.latest.insert(Arc::clone(&message.topic), Arc::clone(published)),
         };
@@ -145,7 +149,8 @@ impl Broadcast {
     /// Returns the newest message of each model of a camera, the first model's first.
     pub fn latest_of(&self, camera: &str) -> Vec<Arc<Published>> {
         let inner = self.messages.lock();
-        let ours = inner.latest.values().filter(|published| *published.message().camera == *camera);
+        let is_ours = |message: &Message| *message.camera == *camera && inner.runs(message);
+        let ours = inner.latest.values().filter(|published| is_ours(published.message()));
         let mut ours: Vec<_> = ours.cloned().collect();
         drop(inner);
         ours.sort_by(|a, b| a.message().topic.cmp(&b.message().topic));
@@ -154,7 +159,8 @@ impl Broadcast {
 
     /// Returns the newest message of a camera's first model.
     pub fn latest(&self, camera: &str) -> Option<Arc<Published>> {
-        self.messages.lock().latest.get(camera).cloned()
+        let inner = self.messages.lock();
+        inner.latest.get(camera).filter(|published| inner.runs(published.message())).cloned()
     }
 
     /// Adds a reader, which gets messages from the next one on.
@@ -187,9 +193,28 @@ impl Broadcast {
         }
     }
 
-    /// Forgets the newest messages of cameras and models that are not running.
-    pub(super) fn keep(&self, runs: impl Fn(&Message) -> bool) {
-        self.messages.lock().latest.retain(|_, published| runs(published.message()));
+    /// Sets the model of each topic that runs, and forgets the newest messages of others.
+    pub(super) fn keep(&self, running: HashMap<Arc<str>, Arc<str>>) {
+        let mut inner = self.messages.lock();
+        inner.running = Some(running);
+        let mut latest = std::mem::take(&mut inner.latest);
+        latest.retain(|_, published| inner.runs(published.message()));
+        inner.latest = latest;
+    }
+}
+
+impl Messages {
+    /// Whether the model of a message runs for its topic. One that a reload took from its camera may finish a run after the reload.
+    fn runs(&self, message: &Message) -> bool {
+        self.running
+            .as_ref()
+            .is_none_or(|running| running.get(&message.topic).is_some_and(|model| **model == *message.model.name))
+    }
+
+    /// Whether another model runs for the topic of a message. A topic that is not known may be that of a camera that has just started.
+    fn is_late(&self, message: &Message) -> bool {
+        let running = self.running.as_ref().and_then(|running| running.get(&message.topic));
+        running.is_some_and(|model| **model != *message.model.name)
     }
 }
 

@@ -3,6 +3,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use parking_lot::Mutex;
+use visiond_message::topic;
 use visiond_telemetry::metrics::LaneView;
 
 use crate::broadcast::Broadcast;
@@ -62,17 +63,14 @@ impl Live {
 
     /// Sets the lanes that run from now on, and forgets the last messages of cameras and models that no longer run.
     pub fn set_lanes(&self, lanes: Vec<LaneView>) {
-        self.messages.keep(|message| {
-            let runs_on = |lane: &LaneView| lane.cameras.iter().any(|known| known.name == message.camera);
-            let mut lanes = lanes.iter().filter(|lane| runs_on(lane));
-            // A camera's model may have another place now, and so another topic.
-            lanes.any(|LaneView { lane, cameras }| {
-                let camera = cameras.iter().find(|known| known.name == message.camera);
-                let is_first =
-                    camera.is_some_and(|camera| camera.models().first().is_none_or(|first| *first == lane.name));
-                *lane.name == *message.model.name && is_first == (message.topic == message.camera)
-            })
-        });
+        let mut running = HashMap::new();
+        for LaneView { lane, cameras } in &lanes {
+            for camera in cameras {
+                let is_first = camera.models().first().is_none_or(|first| *first == lane.name);
+                running.insert(topic(&camera.name, &lane.name, is_first), Arc::clone(&lane.name));
+            }
+        }
+        self.messages.keep(running);
         *self.lanes.lock() = lanes;
     }
 

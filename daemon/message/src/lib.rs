@@ -11,7 +11,7 @@ mod values;
 
 pub use self::message::{
     BoxMessage, DetectionMessage, KeypointMessage, MaskMessage, Message, MessageFrame, MessageModel, OrientedMessage,
-    RleMessage, SCHEMA, Timings, TrackMessage, TrackMessageState, mask_bytes,
+    RleMessage, SCHEMA, Timings, TrackMessage, TrackMessageState, mask_bytes, topic,
 };
 pub use self::published::Published;
 pub use self::state::StateMessage;

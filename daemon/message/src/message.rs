@@ -241,6 +241,11 @@ pub struct RleMessage {
     pub counts: String,
 }
 
+/// Returns [`Message::topic`] of a camera's model.
+pub fn topic(camera: &Arc<str>, model: &str, is_first: bool) -> Arc<str> {
+    if is_first { Arc::clone(camera) } else { format!("{camera}/{model}").into() }
+}
+
 impl Message {
     /// Returns how many detections have no mask because the frame's masks are too large for a message.
     pub fn truncated_masks(&self) -> usize {

@@ -340,7 +340,9 @@ impl Camera {
                 Err(error) => break error,
             }
         };
+        // The rates of camera and models go on where they were.
         self.frame_rate = stream.frame_rate;
+        self.slots = std::mem::take(&mut stream.slots);
         // Frees its device, child process and buffers before the pause.
         drop(stream);
         let is_quick = self.open.is_device() || error.is_absent();

@@ -28,7 +28,7 @@ use visiond_frames::frame::{Frame, FrameFacts};
 use visiond_kernels::nvtx;
 use visiond_kernels::view::ViewSpec;
 use visiond_live::CameraView;
-use visiond_message::Message;
+use visiond_message::{Message, topic};
 use visiond_system::backoff::RateLimit;
 use visiond_system::stop::Stop;
 use visiond_telemetry::metrics::{CameraMetrics, LaneMetrics};
@@ -165,7 +165,7 @@ impl Collector {
     /// The same for one of the camera's models, which may be its first.
     #[must_use]
     pub fn for_model(self, model: &CameraModel, is_first: bool) -> Self {
-        let topic = if is_first { self.topic } else { format!("{}/{}", self.metrics.name, model.name).into() };
+        let topic = topic(&self.metrics.name, &model.name, is_first);
         Self { selection: model.selection.clone(), topic, ..self }
     }
 
@@ -188,7 +188,8 @@ impl Collector {
 
     /// Drops the detections in the camera's ignored areas, before anything else knows of them. Allocates nothing.
     pub fn drop_ignored(&self, frame: &FrameFacts, model: &ModelFacts, detections: &mut Vec<Detection>) {
-        ignored::drop_ignored(&self.ignored, frame, &model.labels, detections);
+        let up = self.view_spec.orientation;
+        ignored::drop_ignored(&self.ignored, up, frame, &model.labels, detections);
     }
 
     /// Returns the message of a result, whose postprocessing began at `start`. Waits for nothing.

@@ -96,7 +96,8 @@ pub fn cameras_of(views: &[LaneView]) -> Vec<CameraLanes<'_>> {
     }
     for CameraLanes { camera, lanes } in &mut cameras {
         let models = camera.models();
-        lanes.sort_by_key(|lane| models.iter().position(|model| *model == lane.name));
+        // A lane that a reload is about to take from the camera comes last.
+        lanes.sort_by_key(|lane| models.iter().position(|model| *model == lane.name).unwrap_or(usize::MAX));
     }
     cameras
 }
@@ -355,7 +356,8 @@ impl CameraMetrics {
 
     /// Returns messages per second over the last five seconds.
     pub fn fps(&self) -> f64 {
-        self.models.lock().iter().filter(|share| share.runs).map(|share| share.rate.per_second()).sum()
+        // Not `sum`, which is -0.0 of nothing.
+        self.models.lock().iter().filter(|share| share.runs).fold(0.0, |all, share| all + share.rate.per_second())
     }
 
     /// Returns the camera's status without the parts that only other components know: its models, stages, images and newest

@@ -451,8 +451,9 @@ prop_compose! {
             match &mut sink.kind {
                 SinkKind::Stdout if all_sinks.iter().any(|other| other.kind == SinkKind::Stdout) => continue,
                 SinkKind::Stdout => {}
-                SinkKind::File(file) => numbered(&mut file.path, i),
-                SinkKind::Unix(unix) => numbered(&mut unix.path, i),
+                // Other numbers than those of the addresses of `http`.
+                SinkKind::File(file) => numbered(&mut file.path, 10 + i),
+                SinkKind::Unix(unix) => numbered(&mut unix.path, 10 + i),
                 SinkKind::Mqtt(mqtt) => mqtt.topic_prefix.push_str(&i.to_string()),
                 SinkKind::Nats(nats) => nats.subject.push_str(&i.to_string()),
             }

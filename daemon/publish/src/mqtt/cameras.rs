@@ -161,9 +161,10 @@ impl RetainedCameras {
         }
         let gone: Vec<_> = self.known.keys().filter(|name| !there.contains(*name)).cloned().collect();
         for name in gone {
+            // Its models' topics are known as long as it is.
+            self.clear(session, &name);
             self.known.remove(&name);
             self.stale = true;
-            self.clear(session, &name);
         }
         if std::mem::take(&mut self.stale) {
             self.announce(session);
@@ -430,8 +431,9 @@ mod tests {
     use rumqttc::v5::mqttbytes::v5;
     use tokio::io::{AsyncReadExt, DuplexStream, duplex};
     use visiond_config::types::MqttProtocol;
+    use visiond_message::Message;
     use visiond_message::Published;
-    use visiond_message::testing::door_message;
+    use visiond_message::testing::{door_message, model};
     use visiond_system::testing::{HANG, at_once};
     use visiond_telemetry::metrics::{CameraMetrics, LaneMetrics, LaneView};
 
@@ -573,7 +575,13 @@ mod tests {
             // A camera that streams has a snapshot when it is due, once in each interval.
             assert!(bench.cameras.next_snapshots.is_empty());
             door.enter(Phase::Streaming);
-            bench.context.live.messages().publish(&Arc::new(Published::new(door_message(1, 2))));
+            let of_model = |name: &str| Message { model: model(name), ..Arc::unwrap_or_clone(door_message(1, 2)) };
+            let publish = |bench: &Bench, name: &str| {
+                bench.context.live.messages().publish(&Arc::new(Published::new(Arc::new(of_model(name)))));
+            };
+            publish(&bench, "objects");
+            // A run of a model that a reload took from the camera may end late.
+            publish(&bench, "gone");
             let said = bench.tick(start + 2 * SECOND).await;
             let [(topic, state)] = &said[..] else { panic!("{said:?}") };
             assert!(topic.ends_with("cameras/door/state") && state.contains("\"counts\":{\"person\":2}"), "{said:?}");
