@@ -235,18 +235,7 @@ fn a_second_model_comes_and_goes_while_other_cameras_lose_no_frame_and_tracks_go
             });
         }
     }
-    // A setting of a running model opens nothing again.
-    let opened = |managed: &Managed| managed.daemon.log().matches("camera changes: /").count();
-    let filtered = |classes: &str| config(&format!("[{{ name = \"tiny\", classes = [{classes}] }}]"));
-    let before = opened(&managed);
-    managed.reload(&filtered("\"white\""));
-    managed.see("changes", 2);
-    assert!(managed.messages("changes").last().unwrap()["detections"].as_array().unwrap().is_empty());
-    assert_eq!(opened(&managed), before);
-    managed.reload(&filtered(""));
-    managed.see("changes", 2);
-    let log = managed.daemon.log();
-    assert!(log.contains("filters of camera changes changed"), "{log}");
+    // Before the filters, which take the objects from their tracks.
     let tracked = |message: &Value| {
         let detections = message["detections"].as_array().unwrap().clone();
         let mut ids: Vec<_> = detections.iter().map(|one| one["track"]["id"].as_u64()).collect();
@@ -260,6 +249,18 @@ fn a_second_model_comes_and_goes_while_other_cameras_lose_no_frame_and_tracks_go
         of(&managed, "two").iter().all(|message| tracked(message) == vec![None; 8]),
         "tracks are of the first model"
     );
+    // A setting of a running model opens nothing again.
+    let opened = |managed: &Managed| managed.daemon.log().matches("camera changes: /").count();
+    let filtered = |classes: &str| config(&format!("[{{ name = \"tiny\", classes = [{classes}] }}]"));
+    let before = opened(&managed);
+    managed.reload(&filtered("\"white\""));
+    managed.see("changes", 2);
+    assert!(managed.messages("changes").last().unwrap()["detections"].as_array().unwrap().is_empty());
+    assert_eq!(opened(&managed), before);
+    managed.reload(&filtered(""));
+    managed.see("changes", 2);
+    let log = managed.daemon.log();
+    assert!(log.contains("filters of camera changes changed"), "{log}");
     let ended = managed.end();
     let messages = ended.daemon.messages("out.jsonl");
     assert_whole(&messages.into_iter().filter(|m| m["camera"] == "stays").collect::<Vec<_>>());
