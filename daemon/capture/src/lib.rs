@@ -49,7 +49,8 @@ pub use self::rtsp::{OfferedStream, RtspOffer, Watched};
 
 /// Returns an opener for a camera's source, which can be used any number of times. The areas of `masks` are blanked in every frame.
 ///
-/// This and [`open`] are the only ways to the frames of a configured camera.
+/// The pipeline, previews and `capture --config` get frames of a configured camera from this and [`open`] only. `probe` and `selftest`
+/// open devices without a configuration's masks, and show no image.
 pub fn opener(source: &SourceConfig, masks: Vec<PrivacyMask>, name: &Arc<str>, buffers: &Buffers) -> Open {
     let masks: Arc<[PrivacyMask]> = masks.into();
     MaskedOpener::wrap(unmasked_opener(source, name, buffers), masks)
