@@ -257,10 +257,12 @@ class Run:
 
 
 def configuration(block):
-    """A whole configuration around a block: with camera, model and sink if it has none."""
+    """A whole configuration around a block: with camera, models and sink if it has none."""
     whole = ""
     if not re.search(r"^\[\[model\]\]", block, re.M):
-        whole += '[[model]]\nname = "objects"\npath = "/usr/share/visiond/models/nanodet-g-416.onnx"\n\n'
+        listed = re.search(r"^models = .*", block, re.M)
+        names = re.findall(r'(?:^models = \[|, |name = )"([^"]+)"', listed[0]) if listed else ["objects"]
+        whole += "".join(f'[[model]]\nname = "{name}"\npath = "/usr/share/visiond/models/nanodet-g-416.onnx"\n\n' for name in names)
     if re.match(r"\[camera\.", block):
         whole += '[[camera]]\nname = "door"\n'
     elif not re.search(r"^\[\[camera\]\]", block, re.M):
