@@ -193,8 +193,11 @@ fn outputs_that_do_not_answer_are_given_up_at_one_deadline_and_the_log_says_what
         command.stdout(Stdio::from(pipe));
     });
     let socket = daemon.path("d.sock");
-    daemon.wait_until("the socket", |_| socket.exists());
-    let _reader = UnixStream::connect(&socket).unwrap();
+    let mut reader = None;
+    daemon.wait_until("the socket", |_| {
+        reader = UnixStream::connect(&socket).ok();
+        reader.is_some()
+    });
     daemon.wait_until("the live page", |_| TcpStream::connect(("127.0.0.1", port.number)).is_ok());
     let _streams = ["/cameras/door/stream.mjpeg", "/api/v1/stream"].map(|path| {
         let mut stream = TcpStream::connect(("127.0.0.1", port.number)).unwrap();

@@ -27,7 +27,7 @@ use visiond_service::{HttpError, ServiceError};
 use visiond_system::preflight::Certainty;
 use visiond_system::stop::Stop;
 
-use super::user::{User, describe_user};
+use super::user::{User, user_of};
 
 /// Reports why `run` would reject the configuration in the file `path`. `root` is the parsed file of `config`.
 pub fn check(path: &Path, config: &Config, root: &DeTable<'_>, report: &mut Diagnostics) {
@@ -59,7 +59,8 @@ pub fn check(path: &Path, config: &Config, root: &DeTable<'_>, report: &mut Diag
     for (index, camera) in config.cameras.iter().enumerate().filter(|(_, camera)| camera.enabled) {
         check_camera(camera, entry("camera", index), root.get("ffmpeg"), &mut report);
         let models: Vec<_> = config.models_of(camera).map(|(_, model)| model).collect();
-        let tracked = camera.tracked_model(&models);
+        // The camera's first model is the tracked one.
+        let tracked = models.first().map_or("", |model| &*model.name);
         if camera.track.is_some() && without_boxes.contains(&tracked) {
             let message = format!("model {tracked} finds no objects, so there is nothing to track: remove this table");
             report.report.warning(span(entry("camera", index), &["track"]), message);
@@ -135,7 +136,7 @@ impl Report<'_> {
         match certainty {
             Certainty::Certain => self.report.error(span, sentence),
             Certainty::OnlyHere => self.report.warning(span, format!("{sentence}; {ONLY_HERE}")),
-            Certainty::InUse(resource) => match describe_user(resource.user(), self.path) {
+            Certainty::InUse(resource) => match user_of(resource, self.path) {
                 // The sentence's remedy, to stop the other process, would be wrong.
                 User::This(user) => {
                     self.report

@@ -6,6 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use visiond_system::logging::escape;
+use visiond_system::preflight::Resource;
 
 /// The process that uses a resource of a configuration.
 pub enum User {
@@ -17,8 +18,23 @@ pub enum User {
     Other(String),
 }
 
+/// Describes the process that uses a resource of the configuration at `config`.
+pub fn user_of(resource: &Resource, config: &Path) -> User {
+    let mut number = resource.user();
+    for _ in 0..5 {
+        let user = describe_user(number, config);
+        // A forked process has its parent's sockets until it starts its own program, whose name it has by now.
+        let after = resource.user();
+        if after == number {
+            return user;
+        }
+        number = after;
+    }
+    describe_user(number, config)
+}
+
 /// Describes the process with the id `number`, which uses a resource of the configuration at `config`.
-pub fn describe_user(number: Option<u32>, config: &Path) -> User {
+fn describe_user(number: Option<u32>, config: &Path) -> User {
     let Some(number) = number else {
         let user = "this user may not see which one; it may be the visiond that runs this configuration";
         return User::Unknown(user.to_owned());
