@@ -107,9 +107,8 @@ impl ConfigDiff {
         changes.pictures = compare(drawn_before, drawn_after, name, |(a, _), (b, _)| a.annotate == b.annotate);
         let tracked = |(camera, _): &&(&CameraConfig, _)| camera.track.is_some();
         let (tracked_before, tracked_after) = (before.iter().filter(tracked), after.iter().filter(tracked));
-        changes.tracks = compare(tracked_before, tracked_after, name, |(a, models_a), (b, models_b)| {
-            (&a.track, a.smooth) == (&b.track, b.smooth) && a.tracked_model(models_a) == b.tracked_model(models_b)
-        });
+        changes.tracks =
+            compare(tracked_before, tracked_after, name, |(a, _), (b, _)| (&a.track, a.smooth) == (&b.track, b.smooth));
         let ignores = |(camera, _): &&(&CameraConfig, _)| !camera.ignore.is_empty();
         let (before, after) = (before.iter().filter(ignores), after.iter().filter(ignores));
         changes.ignored = compare(before, after, name, |(a, _), (b, _)| a.ignore == b.ignore);
@@ -314,10 +313,6 @@ mod tests {
         for setting in ["every = 2", "max_fps = 2"] {
             assert_eq!(between(&listed("\"faces\""), &with(setting)), "camera door opened again", "{setting}");
         }
-        let tracked = |model: &str| {
-            listed("\"faces\"").replacen("name = \"door\"", &format!("name = \"door\"\ntrack.model = \"{model}\""), 1)
-        };
-        assert_eq!(between(&tracked("objects"), &tracked("faces")), "tracks of camera door changed");
         let masked = "name = \"yard\"\n        privacy = [{ polygon = [[0, 0], [1, 0], [1, 0.5]] }]";
         assert_eq!(described("name = \"yard\"", masked), "camera yard opened again");
         let (small, large) = (

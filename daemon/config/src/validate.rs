@@ -166,17 +166,6 @@ impl Checks<'_> {
                 self.0.error(span, message);
             }
         }
-        let Some((name, span)) = camera.track.value.as_ref().and_then(|track| track.model.set()) else { return };
-        let own: Vec<_> = match (&camera.model.value, listed.is_empty()) {
-            (Some(model), _) => vec![model.as_str()],
-            (None, true) => models.names.clone(),
-            (None, false) => seen.iter().map(|name| name.as_str()).collect(),
-        };
-        let complete = models.complete && listed.iter().all(|model| model.name.value.is_some());
-        if complete && !own.contains(&name.as_str()) {
-            let own = own.iter().map(|name| format!("\"{name}\"")).collect::<Vec<_>>().join(", ");
-            self.0.error(span, format!("the camera does not run model \"{name}\": set `model` to one of {own}"));
-        }
     }
 
     /// Checks that a frame that waits for other frames can share an inference with them.

@@ -55,11 +55,9 @@ pub struct CameraSpec {
     pub track: Option<TrackSettings>,
     /// Where detections are dropped.
     pub ignored: Vec<IgnoredArea>,
-    /// The model whose objects are tracked.
-    pub tracked_model: Arc<str>,
-    /// Whether its tracks go on: it shows what it showed before, to the same tracked model.
+    /// Whether its tracks go on: it shows what it showed before, to the same first model.
     pub keeps_tracks: bool,
-    /// The models that process its frames, at least one, none twice.
+    /// The models that process its frames, at least one, none twice. The objects of the first one are tracked.
     pub models: Vec<CameraModel>,
     /// How they see its frames.
     pub view: ViewSpec,
@@ -386,7 +384,7 @@ impl Pipeline {
                 let collector = |(index, model): (usize, &CameraModel)| {
                     let CameraRecord { metrics, mask_warnings, .. } = record.clone();
                     let (annotator, view) = (camera.annotator.clone(), self.context.live.view(&camera.name));
-                    let tracking = tracking.clone().filter(|_| model.name == camera.tracked_model);
+                    let tracking = tracking.clone().filter(|_| index == 0);
                     let (delivery, outlet) = (camera.delivery, Arc::clone(&self.outlet));
                     let new = Collector::new(metrics, annotator, tracking, view, delivery, outlet, mask_warnings);
                     let new = new.for_model(model, index == 0);

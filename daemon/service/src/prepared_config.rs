@@ -223,7 +223,7 @@ impl PreparedConfig {
         let delivery = if camera.source.is_lossless() { Delivery::Lossless } else { Delivery::NewestWins };
         let max_fps = camera.max_fps;
         let smooth = camera.smooth;
-        let track = camera.track.as_ref().map(|TrackConfig { unseen, score, classes, .. }| TrackSettings {
+        let track = camera.track.as_ref().map(|TrackConfig { unseen, score, classes }| TrackSettings {
             unseen: *unseen,
             score: *score,
             classes: classes.clone(),
@@ -236,11 +236,9 @@ impl PreparedConfig {
         let ignored = ignored.collect::<Result<_, ServiceError>>()?;
         let known = before.config.cameras.iter().find(|known| known.name == camera.name);
         let keeps_tracks = known.is_some_and(|known| {
-            let listed_before: Vec<_> = before.config.models_of(known).map(|(_, model)| model).collect();
-            known.source.shows_what(&camera.source)
-                && known.tracked_model(&listed_before) == camera.tracked_model(&listed)
+            let first_before = before.config.models_of(known).next().map(|(_, model)| model.name);
+            known.source.shows_what(&camera.source) && first_before.as_ref() == listed.first().map(|model| &model.name)
         });
-        let tracked_model = camera.tracked_model(&listed).into();
         self.pipeline.cameras.push(CameraSpec {
             name,
             open,
@@ -250,7 +248,6 @@ impl PreparedConfig {
             annotator,
             track,
             ignored,
-            tracked_model,
             keeps_tracks,
             models,
             view: camera.view(),

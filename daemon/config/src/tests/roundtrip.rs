@@ -199,7 +199,7 @@ prop_compose! {
 
 prop_compose! {
     fn track()(unseen in duration(10, 3_600_000), score in of(0.0..=1.0_f64), classes in vec(text(), 0..3)) -> TrackConfig {
-        TrackConfig { unseen, score, classes, model: None }
+        TrackConfig { unseen, score, classes }
     }
 }
 
@@ -426,9 +426,6 @@ prop_compose! {
             for (listed, model) in camera.models.iter_mut().zip(&models) {
                 camera.model = None;
                 listed.name.clone_from(&model.name);
-            }
-            if let (Some(track), Some(last)) = (&mut camera.track, camera.models.last()) {
-                track.model = Some(last.name.clone());
             }
             match &mut camera.source {
                 SourceConfig::V4l2(v4l2) => match &mut v4l2.device {

@@ -500,8 +500,6 @@ section! {
         score: Option<f64> as fraction() => optional("0.5"),
         /// Track only these classes, by label; empty: all.
         classes: Vec<String> as list(text()) => default(Vec::new()),
-        /// The model whose objects are tracked, one of the camera's `models`. Without it, the first.
-        model: Option<String> as name() => optional(r#""objects""#),
     }
 }
 
@@ -523,14 +521,6 @@ section! {
         min_size: Option<u32> as whole(1..=MAX_SIDE) => optional("24"),
         /// Drop boxes whose longer side is longer than this, in pixels of the frame.
         max_size: Option<u32> as whole(1..=MAX_SIDE) => optional("400"),
-    }
-}
-
-impl CameraConfig {
-    /// Returns the model whose objects are tracked; `models` are the camera's. Empty if it has none.
-    pub fn tracked_model<'c>(&'c self, models: &'c [CameraModelConfig]) -> &'c str {
-        let configured = self.track.as_ref().and_then(|track| track.model.as_ref());
-        configured.or(models.first().map(|model| &model.name)).map_or("", |name| name)
     }
 }
 

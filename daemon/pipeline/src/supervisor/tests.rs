@@ -70,7 +70,6 @@ fn starts(name: &str, orders: &Arc<Orders>) -> CameraSpec {
         track: None,
         ignored: Vec::new(),
         keeps_tracks: false,
-        tracked_model: "fake".into(),
         models: vec![CameraModel { name: "fake".into(), ..CameraModel::default() }],
         view: ViewSpec::default(),
     }
@@ -87,7 +86,6 @@ fn stays(name: &str) -> CameraSpec {
         track: None,
         ignored: Vec::new(),
         keeps_tracks: false,
-        tracked_model: "fake".into(),
         models: vec![CameraModel { name: "fake".into(), ..CameraModel::default() }],
         view: ViewSpec::default(),
     }
