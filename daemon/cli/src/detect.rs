@@ -19,7 +19,7 @@ use visiond_engine::detector::{Detection, Detector, DetectorError, MaskForm};
 use visiond_frames::clock::{Clock, SystemClock};
 use visiond_frames::frame::Frame;
 use visiond_message::{AttributeMessage, DetectionMessage, Message, Timings};
-use visiond_pipeline::collector::{CameraTracks, FrameTracks, TrackSettings, message_of};
+use visiond_pipeline::collector::{CameraTracks, FrameTracks, TrackBuffers, TrackSettings, message_of};
 use visiond_pipeline::lane_result::{LaneResult, ModelFacts};
 use visiond_service::model_trial;
 use visiond_system::exit::{Exit, ExitError};
@@ -235,12 +235,13 @@ struct VideoTracks {
     settings: TrackSettings,
     ids: Arc<TrackIds>,
     tracks: CameraTracks,
+    buffers: TrackBuffers,
 }
 
 impl VideoTracks {
     fn new(settings: TrackSettings) -> Self {
         let ids = Arc::<TrackIds>::default();
-        Self { settings, tracks: CameraTracks::new(Arc::clone(&ids)), ids }
+        Self { settings, tracks: CameraTracks::new(Arc::clone(&ids)), ids, buffers: TrackBuffers::default() }
     }
 
     /// Starts a file.
@@ -249,7 +250,7 @@ impl VideoTracks {
     }
 
     fn step(&mut self, result: &LaneResult<'_>) -> FrameTracks<'_> {
-        self.tracks.step(&self.settings, result)
+        self.tracks.step(&self.settings, result, &mut self.buffers)
     }
 }
 

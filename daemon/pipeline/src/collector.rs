@@ -38,7 +38,7 @@ use visiond_tracker::TrackIds;
 pub use self::ignored::IgnoredArea;
 pub use self::message::message_of;
 pub use self::selection::Selection;
-pub use self::tracking::{CameraTracks, FrameTracks, TrackSettings};
+pub use self::tracking::{CameraTracks, FrameTracks, TrackBuffers, TrackSettings};
 use crate::frame_rate::FrameRate;
 use crate::lane_result::{LaneResult, ModelFacts};
 use crate::mailbox::Delivery;
@@ -193,9 +193,9 @@ impl Collector {
     }
 
     /// Returns the message of a result, whose postprocessing began at `start`. Waits for nothing.
-    pub fn join(&self, result: &LaneResult<'_>, start: Instant) -> Message {
+    pub fn join(&self, result: &LaneResult<'_>, start: Instant, buffers: &mut TrackBuffers) -> Message {
         let mut tracks = self.tracking.as_ref().map(|(settings, tracks)| (settings, tracks.lock()));
-        let tracks = tracks.as_mut().map(|(settings, tracks)| tracks.step(settings, result));
+        let tracks = tracks.as_mut().map(|(settings, tracks)| tracks.step(settings, result, buffers));
         let message = message_of(&self.metrics.name, result, tracks.unwrap_or_default());
         let mut message = Message { topic: Arc::clone(&self.topic), ..message };
         message.timings_us.postprocess = start.elapsed().as_micros() as u64;

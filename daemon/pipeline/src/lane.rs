@@ -32,7 +32,7 @@ use visiond_system::stop::Stop;
 use visiond_telemetry::metrics::{Activity, DropCause, LaneMetrics};
 use visiond_telemetry::trace;
 
-use crate::collector::{CameraModel, Collector};
+use crate::collector::{CameraModel, Collector, TrackBuffers};
 use crate::frame_rate::FrameRate;
 use crate::lane_result::{LaneResult, ModelFacts};
 use crate::mailbox::{Batch, Mailbox, TakeResult};
@@ -177,6 +177,7 @@ struct LaneState {
     /// Empty lists for the next runs.
     spare: Vec<VecDeque<PendingFrame>>,
     found: Vec<Detection>,
+    tracks: TrackBuffers,
     /// The frames that the model takes.
     batch: Batch,
     pacer: RunPacer,
@@ -228,6 +229,7 @@ impl LaneState {
             in_flight: VecDeque::with_capacity(max_in_flight),
             spare: Vec::with_capacity(max_in_flight),
             found: Vec::new(),
+            tracks: TrackBuffers::default(),
             batch: Batch { most: 1, wait: Duration::ZERO },
             pacer: RunPacer::new(max_in_flight, eager),
             counted: RunCounts::default(),
@@ -485,7 +487,8 @@ impl Lane {
             camera.drop_ignored(&facts, model, &mut state.found);
             let (detections, values) = (&*state.found, runner.values());
             // Tracing masks may take long or hang, so the watchdog monitors the lane meanwhile.
-            let message = camera.join(&LaneResult { frame: facts, model, detections, values, timings }, start);
+            let result = LaneResult { frame: facts, model, detections, values, timings };
+            let message = camera.join(&result, start, &mut state.tracks);
             drop(trace);
             self.metrics.enter(Activity::Publishing);
             camera.publish(message, view, &self.metrics);

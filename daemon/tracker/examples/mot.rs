@@ -11,7 +11,7 @@ use std::io::Write;
 use std::sync::Arc;
 use std::time::Duration;
 
-use visiond_tracker::{Observation, Parameters, TrackState, Tracker};
+use visiond_tracker::{Observation, Parameters, Step, TrackState, Tracker};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -39,11 +39,11 @@ fn main() -> Result<(), Box<dyn Error>> {
         }
         None => (1..=frames.len()).map(|frame| frame as f64).collect(),
     };
-    let mut tracker = Tracker::new(Parameters::default(), Arc::default());
+    let (mut tracker, mut step) = (Tracker::new(Parameters::default(), Arc::default()), Step::default());
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());
     for ((frame, seen), number) in frames.iter().enumerate().zip(numbers) {
-        let step = tracker.step(Duration::try_from_secs_f64(number / rate)?, seen);
-        for (seen, track) in seen.iter().zip(step.tracks) {
+        tracker.step(Duration::try_from_secs_f64(number / rate)?, seen, &mut step);
+        for (seen, track) in seen.iter().zip(&step.tracks) {
             if let Some(track) = track.filter(|track| track.state == TrackState::Confirmed) {
                 let [left, top, right, bottom] = seen.bounds;
                 writeln!(

@@ -7,13 +7,13 @@
 //! ```
 //! use std::sync::Arc;
 //! use std::time::Duration;
-//! use visiond_tracker::{Observation, Parameters, Tracker};
+//! use visiond_tracker::{Observation, Parameters, Step, Tracker};
 //!
-//! let mut tracker = Tracker::new(Parameters::default(), Arc::default());
+//! let (mut tracker, mut step) = (Tracker::new(Parameters::default(), Arc::default()), Step::default());
 //! for frame in 0..10_u16 {
 //!     let left = 5.0 * f32::from(frame);
 //!     let person = Observation { bounds: [left, 20.0, left + 40.0, 120.0], oriented: None, score: 0.9, class_id: 0, embedding: None };
-//!     let step = tracker.step(Duration::from_millis(40) * u32::from(frame), &[person]);
+//!     tracker.step(Duration::from_millis(40) * u32::from(frame), &[person], &mut step);
 //!     assert_eq!(step.tracks[0].map(|track| track.id), Some(1));
 //! }
 //! ```

@@ -96,32 +96,34 @@ impl Span {
     }
 }
 
-/// Position and velocity along one axis, with their covariance.
+/// Position and velocity along `N` axes whose noises are the same, with the covariance that each of them has.
 #[derive(Debug, Clone, Copy)]
-struct Axis {
-    position: f64,
-    velocity: f64,
+struct Axes<const N: usize> {
+    position: [f64; N],
+    velocity: [f64; N],
     /// Variance of the position, covariance, variance of the velocity.
     covariance: [f64; 3],
 }
 
-impl Axis {
-    fn new(position: f64, variance: f64, velocity_variance: f64) -> Self {
-        Self { position, velocity: 0.0, covariance: [variance, 0.0, velocity_variance] }
+impl<const N: usize> Axes<N> {
+    fn new(position: [f64; N], variance: f64, velocity_variance: f64) -> Self {
+        Self { position, velocity: [0.0; N], covariance: [variance, 0.0, velocity_variance] }
     }
 
     /// Moves ahead by `span`. `drift` is the growth of the position's variance per second, `change` that of the velocity's; with
     /// `forgets`, 1/e of the velocity is left after [`GROWTH_S`].
     ///
     /// White noise of acceleration, as in Bar-Shalom, Li and Kirubarajan, "Estimation with Applications to Tracking and Navigation"
-    /// (2001), 6.2.2. Once in the program, not once for each axis: most of the time, its instructions are not in the cache.
+    /// (2001), 6.2.2. Not inlined: most of the time, its instructions are not in the cache.
     #[inline(never)]
     fn predict(&mut self, span: &Span, drift: f64, change: f64, forgets: bool) {
         let [p, c, v] = self.covariance;
         let Span { seconds, .. } = *span;
         let (kept, moved) = if forgets { (span.kept, span.moved) } else { (1.0, seconds) };
-        self.position += self.velocity * moved;
-        self.velocity *= kept;
+        for (position, velocity) in self.position.iter_mut().zip(&mut self.velocity) {
+            *position += *velocity * moved;
+            *velocity *= kept;
+        }
         self.covariance = [
             p + 2.0 * moved * c + moved * moved * v + drift * seconds + change * seconds.powi(3) / 3.0,
             kept * (c + moved * v) + change * seconds.powi(2) / 2.0,
@@ -129,31 +131,34 @@ impl Axis {
         ];
     }
 
-    /// Takes in a position seen with the variance `noise`.
+    /// Takes in positions seen with the variance `noise`.
     #[inline(never)]
-    fn update(&mut self, seen: f64, noise: f64) {
+    fn update(&mut self, seen: [f64; N], noise: f64) {
         let [p, c, v] = self.covariance;
         let sum = p + noise;
         if sum <= 0.0 {
             return;
         }
         let (gain, velocity_gain) = (p / sum, c / sum);
-        let off = seen - self.position;
-        self.position += gain * off;
-        self.velocity += velocity_gain * off;
+        for ((position, velocity), seen) in self.position.iter_mut().zip(&mut self.velocity).zip(seen) {
+            let off = seen - *position;
+            *position += gain * off;
+            *velocity += velocity_gain * off;
+        }
         self.covariance = [p * (1.0 - gain), c * (1.0 - gain), (v - velocity_gain * c).max(0.0)];
     }
 }
 
 /// The motion of a box.
 ///
-/// Centre and sides are filtered one by one: with noise that is the same in both directions, as in ByteTrack's filter, their
-/// covariances stay 0, and four filters of two numbers do what one of eight does. Its noises per frame became noises per second.
+/// With noise that is the same in both directions, as in ByteTrack's filter, covariances between centre and sides stay 0, and those of x
+/// and y, and of width and height, stay equal: two filters do what one of eight numbers does. Its noises per frame became noises per
+/// second.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Motion {
-    /// Centre x and y, width, height.
-    axes: [Axis; 4],
-    angle: Option<Axis>,
+    center: Axes<2>,
+    size: Axes<2>,
+    angle: Option<Axes<1>>,
 }
 
 /// The length that noises are in parts of: the side of a square of the same area.
@@ -161,30 +166,32 @@ fn scale(size: [f64; 2]) -> f64 {
     (size[0] * size[1]).sqrt()
 }
 
+/// The filter of an angle that was seen once.
+fn angle_at(angle: f64) -> Axes<1> {
+    Axes::new([angle], 2.0 * ANGLE_NOISE[0], ANGLE_NOISE[2])
+}
+
 impl Motion {
     pub(crate) fn new(shape: &Shape, parameters: &Parameters) -> Self {
         let scale = scale(shape.size);
         let variance = 2.0 * (parameters.measurement_deviation * scale).powi(2);
         let velocity = (parameters.first_velocity * scale).powi(2);
-        let [[x, y], [width, height]] = [shape.center, shape.size];
         Self {
-            axes: [x, y, width, height].map(|at| Axis::new(at, variance, velocity)),
-            angle: shape.angle.map(|angle| Axis::new(angle, 2.0 * ANGLE_NOISE[0], ANGLE_NOISE[2])),
+            center: Axes::new(shape.center, variance, velocity),
+            size: Axes::new(shape.size, variance, velocity),
+            angle: shape.angle.map(angle_at),
         }
     }
 
     /// Moves ahead by `span`.
     pub(crate) fn predict(&mut self, span: &Span, parameters: &Parameters) {
-        let square = scale(self.shape().size).powi(2);
+        let square = scale(self.size.position).powi(2);
         let (drift, change) = (parameters.position_noise * square, parameters.velocity_noise * square);
-        let [x, y, width, height] = &mut self.axes;
-        for axis in [x, y] {
-            axis.predict(span, drift, change, false);
-        }
-        for axis in [width, height] {
-            axis.predict(span, drift, change * SIZE_CHANGE, true);
-            if axis.position < LEAST_SIDE {
-                (axis.position, axis.velocity) = (LEAST_SIDE, axis.velocity.max(0.0));
+        self.center.predict(span, drift, change, false);
+        self.size.predict(span, drift, change * SIZE_CHANGE, true);
+        for (side, velocity) in self.size.position.iter_mut().zip(&mut self.size.velocity) {
+            if *side < LEAST_SIDE {
+                (*side, *velocity) = (LEAST_SIDE, velocity.max(0.0));
             }
         }
         if let Some(angle) = &mut self.angle {
@@ -194,55 +201,55 @@ impl Motion {
 
     /// Stays where it is for a span too long to say where the object went, or one that a clock made up.
     pub(crate) fn hold(&mut self, parameters: &Parameters) {
-        let square = scale(self.shape().size).powi(2);
-        for axis in &mut self.axes {
-            let [position, ..] = axis.covariance;
-            axis.covariance =
+        let square = scale(self.size.position).powi(2);
+        for axes in [&mut self.center, &mut self.size] {
+            let [position, ..] = axes.covariance;
+            axes.covariance =
                 [position + parameters.position_noise * square, 0.0, parameters.first_velocity.powi(2) * square];
         }
     }
 
     /// Takes in a box.
     pub(crate) fn update(&mut self, seen: &Shape, parameters: &Parameters) {
-        let seen = self.angle.map_or(*seen, |angle| seen.turned_to(angle.position));
+        let seen = self.angle.map_or(*seen, |angle| seen.turned_to(angle.position[0]));
         let noise = (parameters.measurement_deviation * scale(seen.size)).powi(2);
-        let [[x, y], [width, height]] = [seen.center, seen.size];
-        for (axis, at) in self.axes.iter_mut().zip([x, y, width, height]) {
-            axis.update(at, noise);
-        }
+        self.center.update(seen.center, noise);
+        self.size.update(seen.size, noise);
         match (&mut self.angle, seen.angle) {
-            (Some(angle), Some(at)) => angle.update(at, ANGLE_NOISE[0]),
-            (angle, at) => *angle = at.map(|at| Axis::new(at, 2.0 * ANGLE_NOISE[0], ANGLE_NOISE[2])),
+            (Some(angle), Some(at)) => angle.update([at], ANGLE_NOISE[0]),
+            (angle, at) => *angle = at.map(angle_at),
         }
     }
 
     /// Moves the centre by a distance that many objects share. The velocity changes as a measurement of the position would change it:
     /// otherwise nothing would tell the filter how fast objects are that all move alike.
     pub(crate) fn shift(&mut self, by: [f64; 2]) {
-        for (axis, by) in self.axes.iter_mut().zip(by) {
-            let [p, c, _] = axis.covariance;
-            axis.position += by;
+        let [p, c, _] = self.center.covariance;
+        for (axis, by) in by.into_iter().enumerate() {
+            self.center.position[axis] += by;
             if p > 0.0 {
-                axis.velocity += c / p * by;
+                self.center.velocity[axis] += c / p * by;
             }
         }
     }
 
     pub(crate) fn shape(&self) -> Shape {
-        let [x, y, width, height] = self.axes.map(|axis| axis.position);
-        Shape { center: [x, y], size: [width, height], angle: self.angle.map(|angle| angle.position) }
+        let angle = self.angle.map(|angle| angle.position[0]);
+        Shape { center: self.center.position, size: self.size.position, angle }
     }
 
     /// Velocity of the centre in pixels per second.
     pub(crate) fn velocity(&self) -> [f64; 2] {
-        [self.axes[0].velocity, self.axes[1].velocity]
+        self.center.velocity
     }
 
     /// How far a centre is from where it was expected, in standard deviations, squared.
     pub(crate) fn surprise(&self, seen: &Shape, parameters: &Parameters) -> f64 {
         let noise = (parameters.measurement_deviation * scale(seen.size)).powi(2);
-        let square = |axis: &Axis, at: f64| (at - axis.position).powi(2) / (axis.covariance[0] + noise);
-        square(&self.axes[0], seen.center[0]) + square(&self.axes[1], seen.center[1])
+        let square = |axis: usize| {
+            (seen.center[axis] - self.center.position[axis]).powi(2) / (self.center.covariance[0] + noise)
+        };
+        square(0) + square(1)
     }
 }
 
@@ -286,10 +293,12 @@ mod tests {
         once.predict(&Span::new(1.0), &parameters);
         twice.predict(&Span::new(0.3), &parameters);
         twice.predict(&Span::new(0.7), &parameters);
-        for (a, b) in once.axes.iter().zip(&twice.axes).take(2) {
-            assert!((a.position - b.position).abs() < 1e-9 && (a.velocity - b.velocity).abs() < 1e-9);
-            assert!(a.covariance.iter().zip(b.covariance).all(|(a, b)| (a - b).abs() < 1e-6 * a.abs()), "{a:?} {b:?}");
+        let (a, b) = (once.center, twice.center);
+        for axis in 0..2 {
+            assert!((a.position[axis] - b.position[axis]).abs() < 1e-9);
+            assert!((a.velocity[axis] - b.velocity[axis]).abs() < 1e-9);
         }
+        assert!(a.covariance.iter().zip(b.covariance).all(|(a, b)| (a - b).abs() < 1e-6 * a.abs()), "{a:?} {b:?}");
     }
 
     #[test]

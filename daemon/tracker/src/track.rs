@@ -52,8 +52,6 @@ pub(crate) struct Track {
     pub(crate) state: TrackState,
     pub(crate) classes: ClassVotes,
     motion: Motion,
-    /// Where it is expected, or was just seen: `motion` in another form.
-    pub(crate) placed: Placed,
     /// Times by the tracker's own clock, in seconds.
     born: f64,
     pub(crate) seen: f64,
@@ -61,7 +59,7 @@ pub(crate) struct Track {
     pub(crate) unseen: f64,
     /// Whether the frame of this step shows it.
     pub(crate) matched: bool,
-    embedding: Vec<f32>,
+    pub(crate) embedding: Vec<f32>,
 }
 
 impl Track {
@@ -71,20 +69,12 @@ impl Track {
             state: TrackState::Tentative,
             classes: ClassVotes::new(class_id, score),
             motion: Motion::new(&shape, parameters),
-            placed: Placed::new(shape),
             born: now,
             seen: now,
             unseen: 0.0,
             matched: true,
             embedding: Vec::new(),
         }
-    }
-
-    /// Becomes another track, in the memory of this one.
-    pub(crate) fn reuse(&mut self, new: Self) {
-        let mut embedding = std::mem::take(&mut self.embedding);
-        embedding.clear();
-        *self = Self { embedding, ..new };
     }
 
     /// Moves ahead by `span`, of which `counted` seconds count as unseen. Stays where it is, if the span is too long to say where it
@@ -98,12 +88,10 @@ impl Track {
         } else if span.seconds > 0.0 && self.unseen <= LONGEST_PREDICTED {
             self.motion.predict(span, parameters);
         }
-        self.placed = Placed::new(self.motion.shape());
     }
 
     pub(crate) fn shift(&mut self, by: [f64; 2]) {
         self.motion.shift(by);
-        self.placed = Placed::new(self.motion.shape());
     }
 
     pub(crate) fn update(
@@ -116,7 +104,6 @@ impl Track {
         parameters: &Parameters,
     ) {
         self.motion.update(shape, parameters);
-        self.placed = Placed::new(self.motion.shape());
         self.classes.vote(class_id, score);
         self.remember(embedding);
         self.seen = now;
@@ -151,20 +138,26 @@ impl Track {
         self.motion.surprise(seen, parameters)
     }
 
+    /// Where it is expected, or was just seen.
+    pub(crate) fn placed(&self) -> Placed {
+        Placed::new(self.motion.shape())
+    }
+
     /// How long it has been known, in seconds.
     pub(crate) fn age(&self) -> f64 {
         self.seen - self.born
     }
 
     pub(crate) fn report(&self) -> TrackReport {
+        let shape = self.motion.shape();
         TrackReport {
             id: self.id,
             state: self.state,
             age_ms: (self.age() * 1000.0).round() as u64,
             velocity: self.motion.velocity().map(|pixels| pixels as f32),
             class_id: self.classes.class_id(),
-            smooth: self.placed.bounds.map(|at| at as f32),
-            smooth_oriented: self.placed.shape.oriented(),
+            smooth: shape.bounds().map(|at| at as f32),
+            smooth_oriented: shape.oriented(),
         }
     }
 }

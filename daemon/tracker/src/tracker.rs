@@ -50,13 +50,13 @@ pub struct Observation<'a> {
     pub embedding: Option<&'a [f32]>,
 }
 
-/// The result of a step, valid until the next one.
-#[derive(Debug)]
-pub struct Step<'a> {
+/// The result of a step. Trackers may share one, whose memory is then in the cache more often.
+#[derive(Debug, Default)]
+pub struct Step {
     /// For each detection its track; `None` where it has none: its score is too low, it is a second box of an object, or it is no box.
-    pub tracks: &'a [Option<TrackReport>],
+    pub tracks: Vec<Option<TrackReport>>,
     /// Tracks that ended in this step.
-    pub ended: &'a [TrackReport],
+    pub ended: Vec<TrackReport>,
 }
 
 /// A detection that can be tracked.
@@ -106,15 +106,11 @@ pub struct Tracker {
     parameters: Parameters,
     ids: Arc<TrackIds>,
     tracks: Vec<Track>,
-    /// Ended ones, whose memory new ones take.
-    spare: Vec<Track>,
     /// Seconds since the first frame, without the times that a clock was set back.
     now: f64,
     last: Option<Duration>,
     /// The usual seconds between frames.
     interval: f64,
-    reports: Vec<Option<TrackReport>>,
-    ended: Vec<TrackReport>,
 }
 
 /// What a step needs while it runs.
@@ -123,6 +119,8 @@ pub struct Tracker {
 /// for memory. These buffers are one set for each thread, which is in the cache more often than a set for each tracker.
 #[derive(Debug, Default)]
 struct Scratch {
+    /// Where each track is expected, or was just seen.
+    placed: Vec<Placed>,
     seen: Vec<Seen>,
     /// Indices into `seen` of those without a track, in the round under way.
     high: Vec<usize>,
@@ -134,6 +132,8 @@ struct Scratch {
     order: Vec<usize>,
     /// The index of the track of each of `seen`.
     found: Vec<Option<usize>>,
+    /// Embeddings of ended tracks, whose memory new ones take.
+    spare: Vec<Vec<f32>>,
     assignment: Assignment,
     camera_motion: CameraMotion,
 }
@@ -181,17 +181,7 @@ thread_local! {
 impl Tracker {
     /// Makes a tracker without tracks. Cameras share `ids`.
     pub fn new(parameters: Parameters, ids: Arc<TrackIds>) -> Self {
-        Self {
-            parameters,
-            ids,
-            tracks: Vec::new(),
-            spare: Vec::new(),
-            now: 0.0,
-            last: None,
-            interval: FIRST_INTERVAL,
-            reports: Vec::new(),
-            ended: Vec::new(),
-        }
+        Self { parameters, ids, tracks: Vec::new(), now: 0.0, last: None, interval: FIRST_INTERVAL }
     }
 
     /// Changes the parameters; the tracks go on.
@@ -210,16 +200,17 @@ impl Tracker {
     /// clock that was set back, and one that is the same, from a clock that stands, count as the usual interval. After a span without a
     /// frame that is longer than 2.5 s, objects are looked for where they were last, so that what stands still keeps its id, and a clock
     /// that was set ahead does no harm.
-    pub fn step(&mut self, at: Duration, observations: &[Observation<'_>]) -> Step<'_> {
-        SCRATCH.with_borrow_mut(|scratch| self.step_with(scratch, at, observations));
-        Step { tracks: &self.reports, ended: &self.ended }
+    pub fn step(&mut self, at: Duration, observations: &[Observation<'_>], step: &mut Step) {
+        SCRATCH.with_borrow_mut(|scratch| self.step_with(scratch, at, observations, step));
     }
 
-    fn step_with(&mut self, scratch: &mut Scratch, at: Duration, observations: &[Observation<'_>]) {
+    fn step_with(&mut self, scratch: &mut Scratch, at: Duration, observations: &[Observation<'_>], step: &mut Step) {
         let elapsed = self.advance(at);
         let span = Span::new(elapsed);
+        scratch.placed.clear();
         for track in &mut self.tracks {
             track.predict(&span, elapsed.min(LONGEST_COUNTED), &self.parameters);
+            scratch.placed.push(track.placed());
         }
         scratch.take(observations, &self.parameters);
         self.follow_camera(scratch, elapsed, observations);
@@ -232,7 +223,7 @@ impl Tracker {
         self.update(scratch, observations);
         self.lose();
         self.begin(scratch, observations);
-        self.report(scratch, observations.len());
+        self.report(scratch, observations.len(), step);
     }
 
     /// Moves the tracker's own clock; returns the seconds since the last frame.
@@ -267,13 +258,16 @@ impl Tracker {
         scratch.camera_motion.begin();
         for (seen, found) in scratch.seen.iter().zip(&mut scratch.found) {
             if let Some(track) = found.take() {
-                let (at, expected) = (seen.placed.shape.center, self.tracks[track].placed.shape.center);
+                let (at, expected) = (seen.placed.shape.center, scratch.placed[track].shape.center);
                 scratch.camera_motion.add([at[0] - expected[0], at[1] - expected[1]]);
                 self.tracks[track].matched = false;
             }
         }
         if let Some(shift) = scratch.camera_motion.shift() {
-            self.tracks.iter_mut().for_each(|track| track.shift(shift));
+            for (track, placed) in self.tracks.iter_mut().zip(&mut scratch.placed) {
+                track.shift(shift);
+                *placed = track.placed();
+            }
         }
         scratch.split(self.parameters.score);
     }
@@ -283,14 +277,14 @@ impl Tracker {
     /// Once in the program, not once for each round: reading its instructions into the cache takes longer than executing them.
     #[inline(never)]
     fn pair(&mut self, scratch: &mut Scratch, round: Round, elapsed: f64, observations: &[Observation<'_>]) {
-        let Scratch { seen: all, high, low, candidates, near, found, assignment, .. } = scratch;
+        let Scratch { placed, seen: all, high, low, candidates, near, found, assignment, .. } = scratch;
         let waiting = if round == Round::Doubtful { low } else { high };
         if waiting.is_empty() {
             return;
         }
         candidates.clear();
         let free = self.tracks.iter().enumerate().filter(|(_, track)| !track.matched && round.takes(track, elapsed));
-        candidates.extend(free.map(|(index, track)| (track.placed.bounds, index)));
+        candidates.extend(free.map(|(index, _)| (placed[index].bounds, index)));
         if candidates.is_empty() {
             return;
         }
@@ -326,7 +320,8 @@ impl Tracker {
             }
             for &(_, column) in near.iter() {
                 let (_, track) = candidates[column];
-                assignment.pair(column, gain(round, &self.tracks[track], seen, embedding, &self.parameters));
+                let gain = gain(round, &self.tracks[track], &placed[track], seen, embedding, &self.parameters);
+                assignment.pair(column, gain);
             }
             assignment.end_row();
         }
@@ -341,14 +336,16 @@ impl Tracker {
     }
 
     /// Takes the detections into their tracks.
-    fn update(&mut self, scratch: &Scratch, observations: &[Observation<'_>]) {
+    fn update(&mut self, scratch: &mut Scratch, observations: &[Observation<'_>]) {
         for (seen, found) in scratch.seen.iter().zip(&scratch.found) {
-            let Some(track) = found.map(|index| &mut self.tracks[index]) else { continue };
+            let Some(index) = *found else { continue };
+            let track = &mut self.tracks[index];
             let embedding = observations[seen.index].embedding.filter(|values| values.len() <= MOST_EMBEDDING);
             // One behind another object looks like that.
             let embedding = embedding.filter(|_| seen.score >= self.parameters.score);
             track.update(&seen.placed.shape, seen.class_id, seen.score, embedding, self.now, &self.parameters);
             track.state = TrackState::Confirmed;
+            scratch.placed[index] = track.placed();
         }
     }
 
@@ -391,50 +388,51 @@ impl Tracker {
         let mut alive = self.tracks.iter().filter(|track| track.state != TrackState::Ended).count();
         for &detection in &scratch.high {
             let seen = &scratch.seen[detection];
-            let twin = |track: &Track| {
+            let twin = |(track, placed): (&Track, &Placed)| {
                 track.matched
-                    && track.placed.iou_at_most(&seen.placed) >= parameters.duplicate_iou
+                    && placed.iou_at_most(&seen.placed) >= parameters.duplicate_iou
                     && track.classes.share(seen.class_id) > 0.0
-                    && track.placed.iou(&seen.placed) >= parameters.duplicate_iou
+                    && placed.iou(&seen.placed) >= parameters.duplicate_iou
             };
-            if alive >= MOST_TRACKS || self.tracks.iter().any(twin) {
+            if alive >= MOST_TRACKS || self.tracks.iter().zip(&scratch.placed).any(twin) {
                 continue;
             }
             alive += 1;
-            let mut new =
+            let mut track =
                 Track::new(self.ids.take(), seen.placed.shape, seen.class_id, seen.score, self.now, parameters);
             if seen.score >= parameters.confirms() {
-                new.state = TrackState::Confirmed;
+                track.state = TrackState::Confirmed;
             }
-            let mut track = match self.spare.pop() {
-                Some(mut spare) => {
-                    spare.reuse(new);
-                    spare
-                }
-                None => new,
-            };
-            track.remember(observations[seen.index].embedding.filter(|values| values.len() <= MOST_EMBEDDING));
+            let embedding = observations[seen.index].embedding.filter(|values| values.len() <= MOST_EMBEDDING);
+            if embedding.is_some() {
+                track.embedding = scratch.spare.pop().unwrap_or_default();
+                track.remember(embedding);
+            }
             scratch.found[detection] = Some(self.tracks.len());
+            scratch.placed.push(track.placed());
             self.tracks.push(track);
         }
     }
 
-    /// Writes what the step returns, and puts ended tracks away.
-    fn report(&mut self, scratch: &Scratch, observations: usize) {
-        self.reports.clear();
-        self.reports.resize(observations, None);
+    /// Writes what the step returns, and forgets ended tracks.
+    fn report(&mut self, scratch: &mut Scratch, observations: usize, step: &mut Step) {
+        step.tracks.clear();
+        step.tracks.resize(observations, None);
         for (seen, found) in scratch.seen.iter().zip(&scratch.found) {
-            if let (Some(report), Some(track)) = (self.reports.get_mut(seen.index), found) {
+            if let (Some(report), Some(track)) = (step.tracks.get_mut(seen.index), found) {
                 *report = Some(self.tracks[*track].report());
             }
         }
-        self.ended.clear();
+        step.ended.clear();
         let mut index = 0;
         while index < self.tracks.len() {
             if self.tracks[index].state == TrackState::Ended {
-                let track = self.tracks.swap_remove(index);
-                self.ended.push(track.report());
-                self.spare.push(track);
+                let mut track = self.tracks.swap_remove(index);
+                step.ended.push(track.report());
+                if track.embedding.capacity() > 0 {
+                    track.embedding.clear();
+                    scratch.spare.push(track.embedding);
+                }
             } else {
                 index += 1;
             }
@@ -443,10 +441,17 @@ impl Tracker {
 }
 
 /// How much better a pair is than none, 0 to 1.
-fn gain(round: Round, track: &Track, seen: &Seen, embedding: Option<&[f32]>, parameters: &Parameters) -> f64 {
+fn gain(
+    round: Round,
+    track: &Track,
+    placed: &Placed,
+    seen: &Seen,
+    embedding: Option<&[f32]>,
+    parameters: &Parameters,
+) -> f64 {
     let share = || track.classes.share(seen.class_id);
     if round == Round::FarApart {
-        let ratio = track.placed.size_ratio(&seen.placed);
+        let ratio = placed.size_ratio(&seen.placed);
         if ratio < LEAST_SIZE_RATIO || share() == 0.0 {
             return 0.0;
         }
@@ -459,10 +464,10 @@ fn gain(round: Round, track: &Track, seen: &Seen, embedding: Option<&[f32]>, par
         Round::Doubtful => (parameters.least_similarity_doubtful, share > 0.0),
         Round::OtherClass | Round::FarApart => (parameters.least_similarity_doubtful, share == 0.0),
     };
-    if !known || track.placed.iou_at_most(&seen.placed) <= least {
+    if !known || placed.iou_at_most(&seen.placed) <= least {
         return 0.0;
     }
-    let mut similarity = track.placed.similarity(&seen.placed, parameters.height_power);
+    let mut similarity = placed.similarity(&seen.placed, parameters.height_power);
     if round != Round::OtherClass {
         // Of two tracks at one place, the one that more often had this class.
         similarity *= 0.5 + 0.5 * share;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use visiond_kernels::oriented::OrientedBox;
-use visiond_tracker::{Observation, Parameters, Tracker};
+use visiond_tracker::{Observation, Parameters, Step, Tracker};
 
 /// The system's allocator, counted.
 struct Counted;
@@ -38,7 +38,7 @@ static ALLOCATOR: Counted = Counted;
 #[test]
 fn tracks_that_come_and_go_cost_no_allocation() {
     let looks = [0.5_f32; 128];
-    let mut tracker = Tracker::new(Parameters::default(), Arc::default());
+    let (mut tracker, mut step) = (Tracker::new(Parameters::default(), Arc::default()), Step::default());
     let mut observations = Vec::with_capacity(64);
     let mut ended = 0;
     for frame in 0..2400_u32 {
@@ -57,7 +57,8 @@ fn tracks_that_come_and_go_cost_no_allocation() {
             observations.push(Observation { bounds, oriented, score, class_id: object % 3, embedding: Some(&looks) });
         }
         let before = ALLOCATIONS.get();
-        let over = tracker.step(Duration::from_millis(u64::from(frame) * 33), &observations).ended.len();
+        tracker.step(Duration::from_millis(u64::from(frame) * 33), &observations, &mut step);
+        let over = step.ended.len();
         let allocated = ALLOCATIONS.get() - before;
         assert!(frame < 1200 || allocated == 0, "{allocated} allocations in frame {frame}, where {over} tracks ended");
         ended += if frame < 1200 { 0 } else { over };

@@ -8,7 +8,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use visiond_kernels::oriented::OrientedBox;
-use visiond_tracker::{Observation, Parameters, TrackIds, TrackReport, TrackState, Tracker};
+use visiond_tracker::{Observation, Parameters, Step, TrackIds, TrackReport, TrackState, Tracker};
+
+/// Takes a step with a result of its own.
+fn step_of(tracker: &mut Tracker, at: Duration, seen: &[Observation<'_>]) -> Step {
+    let mut step = Step::default();
+    tracker.step(at, seen, &mut step);
+    step
+}
 
 /// Numbers that are the same in each run.
 struct Noise(u32);
@@ -51,9 +58,9 @@ impl Scene {
         };
         let observations: Vec<Observation<'_>> =
             objects.iter().map(|(_, seen)| waver(*seen, &mut self.noise)).collect();
-        let step = self.tracker.step(Duration::from_secs_f64(at), &observations);
+        let step = step_of(&mut self.tracker, Duration::from_secs_f64(at), &observations);
         self.ended.extend(step.ended.iter().map(|track| track.id));
-        for ((object, _), track) in objects.iter().zip(step.tracks) {
+        for ((object, _), track) in objects.iter().zip(&step.tracks) {
             let id = track.map_or(0, |track| track.id);
             assert!(!self.ended.contains(&id), "{id} came back after its end");
             *self.ids.entry(*object).or_default().entry(id).or_default() += 1;
@@ -332,7 +339,7 @@ fn embeddings_tell_apart_who_met() {
                 Observation { embedding: with.then_some(&looks[object]), ..person(x, 100.0, 0.9) }
             };
             let both = [seen(0), seen(1)];
-            let step = tracker.step(Duration::from_millis(frame * 100), if apart < 2.0 { &[] } else { &both });
+            let step = step_of(&mut tracker, Duration::from_millis(frame * 100), if apart < 2.0 { &[] } else { &both });
             for (object, track) in step.tracks.iter().enumerate() {
                 ids[object].insert(track.unwrap().id);
             }
@@ -356,7 +363,7 @@ fn the_smooth_box_wavers_less_and_the_velocity_is_in_pixels_a_second() {
             for (side, waver) in seen.bounds.iter_mut().zip(waver) {
                 *side += 4.0 * waver;
             }
-            let step = scene.tracker.step(Duration::from_secs_f32(time), &[seen]);
+            let step = step_of(&mut scene.tracker, Duration::from_secs_f32(time), &[seen]);
             let track = step.tracks[0].unwrap();
             if frame > rate * 2 {
                 let off = |bounds: [f32; 4]| bounds.iter().zip(truth).map(|(a, b)| (a - b).powi(2)).sum::<f32>();
@@ -380,7 +387,7 @@ fn cameras_that_share_a_source_of_ids_have_none_in_common() {
     for _ in 0..3 {
         let mut tracker = Tracker::new(Parameters::default(), Arc::clone(&ids));
         let seen = [person(0.0, 0.0, 0.9), person(200.0, 0.0, 0.9)];
-        all.extend(tracker.step(Duration::ZERO, &seen).tracks.iter().map(|track| track.unwrap().id));
+        all.extend(step_of(&mut tracker, Duration::ZERO, &seen).tracks.iter().map(|track| track.unwrap().id));
     }
     assert_eq!(all, (1..=6).collect());
 }
@@ -388,9 +395,9 @@ fn cameras_that_share_a_source_of_ids_have_none_in_common() {
 #[test]
 fn other_parameters_leave_the_tracks_as_they_are() {
     let mut tracker = Tracker::new(Parameters::default(), Arc::default());
-    let id = tracker.step(Duration::ZERO, &[person(0.0, 0.0, 0.9)]).tracks[0].unwrap().id;
+    let id = step_of(&mut tracker, Duration::ZERO, &[person(0.0, 0.0, 0.9)]).tracks[0].unwrap().id;
     tracker.set_parameters(Parameters { score: 0.3, unseen: Duration::from_secs(9), ..Parameters::default() });
-    let step = tracker.step(Duration::from_secs(6), &[person(1.0, 0.0, 0.45), person(300.0, 0.0, 0.45)]);
+    let step = step_of(&mut tracker, Duration::from_secs(6), &[person(1.0, 0.0, 0.45), person(300.0, 0.0, 0.45)]);
     assert_eq!(step.tracks[0].unwrap().id, id);
     assert!(step.tracks[1].is_some());
 }
@@ -522,7 +529,7 @@ fn new_objects_have_tracks_however_many_were_lost() {
         // One stays, and another passes each second, nowhere near the last.
         let (x, y) = ((second % 60 * 100) as f32, 500.0 + (second / 60 * 200) as f32);
         let seen = [person(5.0, 5.0, 0.9), person(x, y, 0.9)];
-        let step = tracker.step(Duration::from_secs(u64::from(second)), &seen);
+        let step = step_of(&mut tracker, Duration::from_secs(u64::from(second)), &seen);
         steady.insert(step.tracks[0].unwrap().id);
         assert!(step.tracks[1].is_some(), "number {second}");
     }

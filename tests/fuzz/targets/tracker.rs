@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use visiond_kernels::oriented::OrientedBox;
-use visiond_tracker::{Observation, Parameters, Tracker};
+use visiond_tracker::{Observation, Parameters, Step, Tracker};
 
 /// A frame: the nanoseconds since the last one, or back, and how many detections follow.
 const FRAME: usize = 9;
@@ -19,7 +19,7 @@ fn number(bytes: &[u8], at: usize) -> f32 {
 }
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {
-    let mut tracker = Tracker::new(Parameters::default(), Arc::default());
+    let (mut tracker, mut step) = (Tracker::new(Parameters::default(), Arc::default()), Step::default());
     let (mut now, mut over, mut rest) = (0_u64, BTreeSet::new(), data);
     while let Some((head, after)) = rest.split_at_checked(FRAME) {
         rest = after;
@@ -45,14 +45,14 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
                 }
             })
             .collect();
-        let step = tracker.step(Duration::from_nanos(now), &observations);
+        tracker.step(Duration::from_nanos(now), &observations, &mut step);
         assert_eq!(step.tracks.len(), observations.len());
         let mut ids = BTreeSet::new();
         for track in step.tracks.iter().flatten() {
             assert!(ids.insert(track.id) && !over.contains(&track.id), "{} is not the only one", track.id);
             assert!(track.velocity.iter().chain(&track.smooth).all(|number| number.is_finite()), "{track:?}");
         }
-        for track in step.ended {
+        for track in &step.ended {
             assert!(over.insert(track.id), "{} ended twice", track.id);
         }
     }

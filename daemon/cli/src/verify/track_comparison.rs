@@ -9,7 +9,7 @@ use visiond_engine::compare::overlap;
 use visiond_engine::detector::{Detection, Detector, MaskForm};
 use visiond_frames::frame::Frame;
 use visiond_message::Timings;
-use visiond_pipeline::collector::{CameraTracks, FrameTracks, TrackSettings, message_of};
+use visiond_pipeline::collector::{CameraTracks, FrameTracks, TrackBuffers, TrackSettings, message_of};
 use visiond_pipeline::lane_result::{LaneResult, MaskFacts, ModelFacts};
 use visiond_system::exit::ExitError;
 use visiond_tracker::{TrackIds, TrackState};
@@ -35,6 +35,7 @@ struct Side {
     model: ModelFacts,
     ids: Arc<TrackIds>,
     tracks: CameraTracks,
+    buffers: TrackBuffers,
 }
 
 impl Side {
@@ -49,17 +50,17 @@ impl Side {
             ..ModelFacts::default()
         };
         let ids = Arc::<TrackIds>::default();
-        Self { model, tracks: CameraTracks::new(Arc::clone(&ids)), ids }
+        Self { model, tracks: CameraTracks::new(Arc::clone(&ids)), ids, buffers: TrackBuffers::default() }
     }
 
     /// Returns the model's result for a frame of a video, without detections below the threshold, and their tracks.
     fn step<'a>(&'a mut self, frame: &Frame, found: Found<'a>) -> (LaneResult<'a>, FrameTracks<'a>) {
-        let Self { model, tracks, .. } = self;
+        let Self { model, tracks, buffers, .. } = self;
         let (values, detections) = (found.0.values(), found.1);
         let counted = detections.iter().take_while(|detection| detection.score >= model.score_threshold).count();
         let detections = &detections[..counted];
         let result = LaneResult { frame: frame.facts(), model, detections, values, timings: Timings::default() };
-        let tracks = tracks.step(&TrackSettings::default(), &result);
+        let tracks = tracks.step(&TrackSettings::default(), &result, buffers);
         (result, tracks)
     }
 }

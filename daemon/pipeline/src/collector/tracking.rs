@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use visiond_engine::detector::class_label;
 use visiond_message::MessageModel;
-use visiond_tracker::{Observation, Parameters, TrackIds, TrackReport, Tracker};
+use visiond_tracker::{Observation, Parameters, Step, TrackIds, TrackReport, Tracker};
 
 use crate::lane_result::{LaneResult, ModelFacts};
 
@@ -59,6 +59,13 @@ pub struct FrameTracks<'a> {
     pub smooth: bool,
 }
 
+/// The memory of a step. One serves all cameras of a lane: it is in the cache more often than one for each.
+#[derive(Debug, Default)]
+pub struct TrackBuffers {
+    observations: Vec<Observation<'static>>,
+    step: Step,
+}
+
 /// The tracks of a camera. Outlives the camera's collector, so that a reload keeps the ids.
 #[derive(Debug)]
 pub struct CameraTracks {
@@ -67,8 +74,6 @@ pub struct CameraTracks {
     /// The model whose classes the tracks have.
     model: Arc<MessageModel>,
     labels: Vec<Arc<str>>,
-    /// One for each detection of the result.
-    observations: Vec<Observation<'static>>,
 }
 
 impl CameraTracks {
@@ -79,19 +84,24 @@ impl CameraTracks {
             ids,
             model: Arc::default(),
             labels: Vec::new(),
-            observations: Vec::new(),
         }
     }
 
     /// Returns the track of each detection of the camera's next frame. It costs 1 us for 7 objects, and 4 to 6 us if other work between
     /// frames took its memory out of the nearest caches. Allocates nothing once its lists have grown.
-    pub fn step(&mut self, settings: &TrackSettings, result: &LaneResult<'_>) -> FrameTracks<'_> {
+    pub fn step<'b>(
+        &mut self,
+        settings: &TrackSettings,
+        result: &LaneResult<'_>,
+        buffers: &'b mut TrackBuffers,
+    ) -> FrameTracks<'b> {
+        let TrackBuffers { observations, step } = buffers;
         let LaneResult { frame, model, detections, .. } = result;
         if !Arc::ptr_eq(&self.model, &model.message) {
             self.take_model(settings, model);
         }
-        self.observations.clear();
-        self.observations.extend(detections.iter().map(|detection| {
+        observations.clear();
+        observations.extend(detections.iter().map(|detection| {
             // A class of a map of the frame is no object.
             let object = detection.box_in_source.filter(|_| detection.fraction.is_none());
             match object.filter(|_| settings.has(&model.labels, detection.class_id)) {
@@ -107,8 +117,8 @@ impl CameraTracks {
             }
         }));
         self.tracker.set_parameters(settings.parameters(model.score_threshold));
-        let step = self.tracker.step(frame.time(), &self.observations);
-        FrameTracks { reports: step.tracks, smooth: settings.smooth }
+        self.tracker.step(frame.time(), observations, step);
+        FrameTracks { reports: &step.tracks, smooth: settings.smooth }
     }
 
     /// Compares the classes in new settings with those of the model at the next frame.

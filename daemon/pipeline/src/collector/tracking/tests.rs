@@ -40,7 +40,7 @@ fn message(
 ) -> Message {
     let (values, timings) = (&FrameValues::NONE, Timings::default());
     let result = LaneResult { frame, model, detections, values, timings };
-    message_of(&"door".into(), &result, tracks.step(settings, &result))
+    message_of(&"door".into(), &result, tracks.step(settings, &result, &mut TrackBuffers::default()))
 }
 
 fn ids(message: &Message) -> Vec<Option<u64>> {
