@@ -3,12 +3,13 @@
 
     streams.py --visiond BIN --engine FILE --card FILE --stream FILE.h264 [--cameras 1,16,64] [--seconds 15] [--fps 30]
                [--decoder nvdec|ffmpeg] [--max-batch N] [--batch-wait TIME] [--boxes FOLDER] [--losses FOLDER]
-               [--tracks N]
+               [--tracks N] [--two-models 1,16,64]
 
 Prints a figure as JSON for each number of cameras, as visiond-gpu does. The servers run on the same machine, on the last quarter of
 its cores, which visiond may use, too: cameras would not take their part of every core's cache. Where cameras are many, visiond runs a
 second time, on the first quarter of the cores, as by `CPUAffinity=`. With `--tracks N`, N cameras track objects in one half of the time,
-in turn, by reloads: what tracks cost. With `--boxes`, compares the boxes of FOLDER/boxes.h264 as a
+in turn, by reloads: what tracks cost. With `--two-models`, that many cameras feed two models each, which costs at most 1.2 times
+the CPU of one. With `--boxes`, compares the boxes of FOLDER/boxes.h264 as a
 camera with those of FOLDER/boxes.bgr.xz, the frames that ffmpeg makes of it. With `--losses`, plays films of FOLDER while packets
 are lost: each published frame must be whole, so its detections are those of a frame of the same film without losses.
 """
@@ -38,13 +39,17 @@ MANY = 64
 MOST_CPU = {16: 0.01, 64: 0.007}
 # Rounds of four halves, in each of which the order of with and without is turned round.
 TRACK_ROUNDS = 6
-MODEL = """
+# The most CPU of two models on each camera, as times that of one.
+TWO_MODELS = 1.2
+ONE_MODEL = """
 [[model]]
-name = "objects"
+name = "{name}"
 path = "{engine}"
 card = "{card}"
 max_batch = {max_batch}
 batch_wait = "{batch_wait}"
+"""
+REST = """
 [[sink]]
 type = "file"
 path = "{folder}/messages.jsonl"
@@ -68,6 +73,7 @@ repeat = false
 CAMERA = """
 [[camera]]
 name = "camera{n}"
+models = {models}
 [camera.source]
 type = "rtsp"
 url = "rtsp://127.0.0.1:{port}/{n}"
@@ -79,8 +85,14 @@ def figure(what, wanted, seen, passed):
     print(json.dumps({"row": ROW, "what": what, "wanted": wanted, "seen": seen, "pass": passed}), flush=True)
 
 
-def model(args, folder):
-    return MODEL.format(folder=folder, **{key: getattr(args, key) for key in ("engine", "card", "max_batch", "batch_wait")})
+def model(args, folder, names=("objects",)):
+    """The configuration but for cameras: each model is the same engine."""
+    keys = {key: getattr(args, key) for key in ("engine", "card", "max_batch", "batch_wait")}
+    return "".join(ONE_MODEL.format(name=name, **keys) for name in names) + REST.format(folder=folder)
+
+
+def rtsp_camera(n, port, decoder, names=("objects",)):
+    return CAMERA.format(n=n, port=port, decoder=decoder, models=json.dumps(names))
 
 
 def cpu_seconds(pid):
@@ -117,16 +129,17 @@ def serve(stream, fps, count):
     return servers, ports
 
 
-def measure(args, count, cores=None):
+def measure(args, count, cores=None, models=("objects",)):
+    """Measures `count` cameras, each with these models; returns the CPU of a stream."""
     servers, ports = serve(args.stream, args.fps, count)
     try:
         with tempfile.TemporaryDirectory() as folder:
             folder = pathlib.Path(folder)
             config, summary = folder / "visiond.toml", folder / "summary.json"
-            text = model(args, folder)
-            text += "".join(CAMERA.format(n=n, decoder=args.decoder, port=ports[n // CLIENTS]) for n in range(count))
+            text = model(args, folder, models)
+            text += "".join(rtsp_camera(n, ports[n // CLIENTS], args.decoder, models) for n in range(count))
             config.write_text(text)
-            with open(f"{args.log}.{count}" + (".few-cores" if cores else ""), "w") as log:
+            with open(f"{args.log}.{count}" + (".few-cores" if cores else "") + ".two-models" * (len(models) > 1), "w") as log:
                 daemon = subprocess.Popen([args.visiond, "run", str(config), "--summary-json", str(summary)], stderr=log)
             if cores:
                 os.sched_setaffinity(daemon.pid, cores)
@@ -148,7 +161,7 @@ def measure(args, count, cores=None):
             daemon.terminate()
             daemon.wait(30)
             told = json.loads(summary.read_text())
-            cameras, gpu = told["cameras"], told["models"][0]["gpu"] or {}
+            cameras, gpu = told["cameras"], told["models"][0].get("gpu") or {}
             with messages.open() as file:
                 file.seek(size)
                 file.readline()
@@ -167,8 +180,9 @@ def measure(args, count, cores=None):
     # Once all cameras stream. Losses before that, while decoders are created, are counted separately.
     gaps, newest = 0, {}
     for message in steady:
-        gaps += message["sequence"] - newest.get(message["camera"], message["sequence"] - 1) - 1
-        newest[message["camera"]] = message["sequence"]
+        of = (message["camera"], message["model"]["name"])
+        gaps += message["sequence"] - newest.get(of, message["sequence"] - 1) - 1
+        newest[of] = message["sequence"]
     at_start = sum(sum(camera["dropped"].values()) for camera in cameras) - gaps
     most = sorted(((spent / passed / count, name) for name, spent in threads.items()), reverse=True)[:5]
     by_thread = ", ".join(f"{name} {share:.2%}" for share, name in most)
@@ -182,12 +196,17 @@ def measure(args, count, cores=None):
     )
     holds = decoded == count and copied == 0 and at(0.99) <= two and gaps == 0
     which = f"{count} cameras" + (f" on {len(cores)} of {os.cpu_count()} cores" if cores else "")
+    which += ", two models each" * (len(models) > 1)
     figure(f"{which}, {args.fps:g} frames/s", f"p99 <= {two:.0f} ms, none dropped", seen, holds)
     graphs, others = gpu.get("graph_runs", 0), gpu.get("single_runs", 0)
+    share = cpu / count
+    if len(models) > 1:
+        return share
     figure(f"{which}, runs as one CUDA graph", "90 %", f"{graphs} of {graphs + others}", graphs > 9 * others)
-    share, most = cpu / count, MOST_CPU.get(count)
+    most = MOST_CPU.get(count)
     wanted = f"{most:.1%} of a core" if most else ""
     figure(f"{which}, CPU of a stream", wanted, f"{share:.2%} ({by_thread})", not most or share <= most)
+    return share
 
 
 def measure_tracks(args, count):
@@ -198,9 +217,7 @@ def measure_tracks(args, count):
         with tempfile.TemporaryDirectory() as folder:
             folder = pathlib.Path(folder)
             config, messages = folder / "visiond.toml", folder / "messages.jsonl"
-            plain = model(args, folder) + "".join(
-                CAMERA.format(n=n, decoder=args.decoder, port=ports[n // CLIENTS]) for n in range(count)
-            )
+            plain = model(args, folder) + "".join(rtsp_camera(n, ports[n // CLIENTS], args.decoder) for n in range(count))
             tracked = plain.replace("[camera.source]", "track = {}\n[camera.source]")
             config.write_text(plain)
             with open(f"{args.log}.tracks", "w") as log:
@@ -269,7 +286,7 @@ def compare_losses(args):
                     server += ["--lose", str(loss), "--seed", "1"]
                     servers.append(subprocess.Popen(server, stdout=subprocess.PIPE, text=True))
                     port = int(servers[-1].stdout.readline().split()[1])
-                    text += CAMERA.format(n=camera_of(film, name), port=port, decoder=args.decoder)
+                    text += rtsp_camera(camera_of(film, name), port, args.decoder)
                     text += {"udp": 'transport = "udp"\n', "marks": 'damaged = "mark"\n'}.get(name, "")
             config, messages = folder / "visiond.toml", folder / "messages.jsonl"
             config.write_text(text)
@@ -335,7 +352,7 @@ def compare_boxes(args):
             frames.write_bytes(lzma.decompress((media / "boxes.bgr.xz").read_bytes()))
             wanted = detections(args, folder, FRAMES.format(file=frames, width=width, height=height), len(sums))
             port = int(server.stdout.readline().split()[1])
-            seen = detections(args, folder, CAMERA.format(n=0, port=port, decoder=args.decoder), len(sums))
+            seen = detections(args, folder, rtsp_camera(0, port, args.decoder), len(sums))
     finally:
         server.kill()
     boxes = sum(len(wanted[n]) for n in seen if n in wanted)
@@ -363,6 +380,7 @@ def main():
     parser.add_argument("--losses", metavar="FOLDER")
     parser.add_argument("--loss-seconds", type=float, default=40)
     parser.add_argument("--tracks", type=int, default=0, metavar="N")
+    parser.add_argument("--two-models", default="", metavar="N,N")
     parser.add_argument("--log", default="/tmp/streams.log", help="start of the names of the daemon's logs")
     args = parser.parse_args()
     args.engine, args.card = (str(pathlib.Path(path).resolve()) for path in (args.engine, args.card))
@@ -370,10 +388,16 @@ def main():
         compare_boxes(args)
     if args.losses:
         compare_losses(args)
+    shares = {}
     for count in map(int, filter(None, args.cameras.split(","))):
-        measure(args, count)
+        shares[count] = measure(args, count)
         if count >= MANY:
             measure(args, count, quarter_of_cores(0))
+    for count in map(int, filter(None, args.two_models.split(","))):
+        one, two = shares.get(count) or measure(args, count), measure(args, count, models=("objects", "second"))
+        if one and two:
+            seen = f"{two / one:.2f} times: {two:.2%} and {one:.2%} of a core a camera"
+            figure(f"{count} cameras, CPU of two models", f"{TWO_MODELS} times one", seen, two <= TWO_MODELS * one)
     if args.tracks:
         measure_tracks(args, args.tracks)
 
