@@ -179,3 +179,56 @@ fn further_models_have_topics_and_entities_of_their_own() {
     let ended = daemon.terminate();
     assert_eq!(ended.status.code(), Some(0), "{}", ended.log);
 }
+
+/// The topics of detections that the broker retains.
+fn retained_detections(broker: &Mosquitto) -> Vec<String> {
+    let retained = broker.retained("visiond/gate/#").into_iter().map(|message| message.topic);
+    let mut topics: Vec<_> = retained.filter(|topic| topic.ends_with("/detections")).collect();
+    topics.sort();
+    topics
+}
+
+/// A camera whose messages the broker retains.
+fn retaining(broker: &Mosquitto, models: &str, more: &str) -> String {
+    format!(
+        "{}[[sink]]\ntype = \"mqtt\"\nurl = \"mqtt://127.0.0.1:{}\"\nretain = true\n{more}{}",
+        self::models(),
+        broker.port,
+        pattern(models, "")
+    )
+}
+
+const BOTH_TOPICS: [&str; 2] = ["visiond/gate/cameras/door/detections", "visiond/gate/cameras/door/tiny/detections"];
+
+#[test]
+fn the_topic_of_a_model_that_was_removed_while_visiond_was_stopped_is_cleared_at_the_next_start() {
+    let broker = Mosquitto::start();
+    let mut daemon = Daemon::start(&retaining(&broker, "models = [\"nanodet\", \"tiny\"]", ""));
+    daemon.wait_until("retained messages of both", |_| retained_detections(&broker) == BOTH_TOPICS);
+    assert_eq!(daemon.terminate().status.code(), Some(0));
+    assert_eq!(retained_detections(&broker), BOTH_TOPICS, "they stay while visiond is stopped");
+
+    let mut daemon = Daemon::start(&retaining(&broker, "models = [\"nanodet\"]", ""));
+    daemon.wait_until("the removed model's topic to be cleared", |_| retained_detections(&broker) == BOTH_TOPICS[..1]);
+    assert_eq!(daemon.terminate().status.code(), Some(0));
+}
+
+#[test]
+fn a_message_that_max_rate_held_back_brings_no_topic_of_a_removed_model_back() {
+    let broker = Mosquitto::start();
+    let reader = broker.reader("visiond/gate/cameras/door/tiny/detections", &[]);
+    // The first message of a model passes; the newest of the others waits for 1000 s, or for the end.
+    let held = "max_rate = 0.001\n";
+    let mut daemon = Daemon::start(&retaining(&broker, "models = [\"nanodet\", \"tiny\"]", held));
+    daemon.wait_until("a message that is held back", |daemon| {
+        of_model(&daemon.messages("out.jsonl"), "tiny").len() >= 2 && retained_detections(&broker) == BOTH_TOPICS
+    });
+    daemon.reconfigure(&retaining(&broker, "models = [\"nanodet\"]", held));
+    daemon.wait_until("the topic to be cleared", |_| retained_detections(&broker) == BOTH_TOPICS[..1]);
+    assert_eq!(daemon.terminate().status.code(), Some(0));
+    wait_until("the message at the end", || {
+        reader.messages().iter().filter(|message| !message.payload.is_empty()).count() == 2
+    });
+    assert_eq!(retained_detections(&broker), BOTH_TOPICS[..1]);
+}
+

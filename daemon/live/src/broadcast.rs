@@ -193,6 +193,11 @@ impl Broadcast {
         }
     }
 
+    /// Whether a model runs for this topic; `true` until the topics that run are known.
+    pub fn runs_topic(&self, topic: &str) -> bool {
+        self.messages.lock().running.as_ref().is_none_or(|running| running.contains_key(topic))
+    }
+
     /// Sets the model of each topic that runs, and forgets the newest messages of others.
     pub(super) fn keep(&self, running: HashMap<Arc<str>, Arc<str>>) {
         let mut inner = self.messages.lock();

@@ -217,6 +217,12 @@ impl RetainedCameras {
         }
     }
 
+    /// Whether the broker may retain detections of this source (see [`QueuedMessage::camera`](crate::broker::QueuedMessage::camera)): its camera and model run. A message that
+    /// waited for longer must not bring a topic back that was cleared.
+    pub fn may_retain(&self, source: &str) -> bool {
+        self.live.messages().runs_topic(source)
+    }
+
     /// Clears the retained message on this topic once there is room.
     fn clear_later(&mut self, topic: String) {
         let bytes = topic.len();
@@ -292,8 +298,9 @@ impl RetainedCameras {
                 if self.config.protocol == MqttProtocol::V5 {
                     let snapshots = self.config.snapshot_interval.is_zero().then(|| self.topics.snapshot("+"));
                     topics.extend(snapshots);
-                    let detections = ["+", "+/+"].map(|camera| self.topics.detections(camera));
-                    topics.extend(detections.into_iter().filter(|_| !self.config.retain));
+                    topics.extend((!self.config.retain).then(|| self.topics.detections("+")));
+                    // Of further models, which a camera may have lost since the last run.
+                    topics.push(self.topics.detections("+/+"));
                 }
                 session.subscribe(&topics, true);
                 self.retained_scan = RetainedScan::Receiving { topics, since: now, last: now };
@@ -568,7 +575,9 @@ mod tests {
             let mut wanted = DISCOVERY;
             wanted.sort_unstable();
             assert_eq!(found, wanted);
-            let filters = "homeassistant/+/visiond_gate/+/config visiond/gate/cameras/+/state".to_owned();
+            let filters = "homeassistant/+/visiond_gate/+/config visiond/gate/cameras/+/state \
+                           visiond/gate/cameras/+/+/detections"
+                .to_owned();
             assert_eq!(said[0], ("subscribe".to_owned(), filters.clone()));
             assert_eq!(said.len(), 6);
             assert_eq!(bench.tick(start + SECOND / 2).await, [], "nothing is new");
@@ -638,6 +647,7 @@ mod tests {
             let longest = "x".repeat(LONGEST_TOPIC - state("").len());
             let cases = [
                 (state("gone"), "{}", true, 2),
+                (bench.topics.detections("door/gone"), "{}", true, 1),
                 (bench.topics.snapshot("gone"), "jpeg", true, 1),
                 (bench.topics.snapshot("door"), "jpeg", true, 0),
                 (bench.topics.detections("door"), "{}", true, 1),
