@@ -255,7 +255,7 @@ impl Drawer {
                 self.lost();
                 continue;
             }
-            let _trace = trace::work_on("draw", &message.camera, message.sequence);
+            let _trace = trace::work_on("draw", &message.topic, message.sequence);
             let picture = frame.view().map_err(Into::into).and_then(|view| self.converter.make(&view));
             drop(frame);
             let mut picture = match picture {

@@ -89,7 +89,8 @@ fn run(queue: &EncoderQueue<CameraView>, rank: Rank) {
         let Some(taken) = view.take() else { continue };
         let (begun, mut work) = (Instant::now(), CpuWatch::start());
         let sequence = taken.frame.sequence;
-        let trace = trace::work_on("encode", &view.name, sequence);
+        let topic = taken.message.as_ref().map_or(&view.name, |message| &message.topic);
+        let trace = trace::work_on("encode", topic, sequence);
         let made = catch_unwind(AssertUnwindSafe(|| tools.make(&view, taken)));
         drop(trace);
         let made = made.unwrap_or_else(|_| {

@@ -77,7 +77,7 @@ pub struct Collector {
     /// Which of the model's detections are kept.
     pub selection: Selection,
     /// See [`Message::topic`].
-    topic: Arc<str>,
+    pub topic: Arc<str>,
     /// How models see its frames.
     pub view_spec: ViewSpec,
     outlet: Arc<Outlet>,
@@ -210,7 +210,7 @@ impl Collector {
             return;
         }
         let _range = nvtx::range(c"publish");
-        let _trace = trace::work_on("publish", &message.camera, message.sequence);
+        let _trace = trace::work_on("publish", &message.topic, message.sequence);
         let now_ns = self.outlet.clock.monotonic_ns();
         message.timings_us.total = now_ns.saturating_sub(message.monotonic_ns) / 1_000;
         let message = Arc::new(message);

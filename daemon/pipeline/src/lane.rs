@@ -387,7 +387,7 @@ impl Lane {
         let now_ns = self.clock.monotonic_ns();
         let trace = trace::work("begin run");
         state.works.extend(state.taken.drain(..).map(|(camera, queued)| receive(camera, queued, now_ns)));
-        state.works.iter().for_each(|work| trace.frame(&work.camera.metrics.name, work.facts.sequence));
+        state.works.iter().for_each(|work| trace.frame(&work.camera.topic, work.facts.sequence));
         while let Some(first) = state.works.front() {
             let error = match begin_run(runner, &state.works) {
                 Ok(run_id) => {
@@ -473,7 +473,7 @@ impl Lane {
         for slot in 0.. {
             let Some(work) = run.works.pop_front() else { break };
             let start = Instant::now();
-            let trace = trace::work_on("read", &work.camera.metrics.name, work.facts.sequence);
+            let trace = trace::work_on("read", &work.camera.topic, work.facts.sequence);
             if let Err(error) = runner.detections(run_id, slot, &mut state.found) {
                 self.complain(&mut state.complaints, &work, &error);
                 self.fail(&work);

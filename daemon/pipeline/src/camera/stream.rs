@@ -78,7 +78,7 @@ impl CameraStream {
         }
         let queued_ns = self.clock.monotonic_ns();
         let _waiting = self.stop.waiting();
-        let _trace = trace::work_on("deliver", &self.metrics.name, frame.sequence);
+        let _trace = trace::work_on(trace::DELIVER, &self.metrics.name, frame.sequence);
         // Several lanes may read a frame at once only if its memory needs no attaching, which the service checks: memory
         // attached to one lane's stream is inaccessible to the others.
         let (frame, mut is_wanted) = (Arc::new(frame), false);
