@@ -9,6 +9,7 @@
 //! from may hold it meanwhile.
 
 mod ignored;
+mod joiner;
 mod masks;
 mod message;
 mod rounding;
@@ -36,6 +37,7 @@ use visiond_telemetry::trace;
 use visiond_tracker::TrackIds;
 
 pub use self::ignored::IgnoredArea;
+pub use self::joiner::{FrameTicket, Joiner, Ticket};
 pub use self::message::message_of;
 pub use self::selection::Selection;
 pub use self::tracking::{CameraTracks, FrameTracks, TrackSettings};
@@ -43,7 +45,7 @@ use crate::frame_rate::FrameRate;
 use crate::lane_result::{LaneResult, ModelFacts};
 use crate::mailbox::Delivery;
 
-/// How often to log masks that are too large for their message.
+/// How often to log masks that are too large for their message, and results that come after it.
 const QUIET: Duration = Duration::from_secs(60);
 
 /// Publishes a message: the publisher's function, or a test's.
@@ -78,6 +80,8 @@ pub struct Collector {
     pub selection: Selection,
     /// See [`Message::topic`].
     pub topic: Arc<str>,
+    /// Joins the results of the camera's models, if the configuration asks for it, and the model's place in the camera's list.
+    group: Option<(Arc<Joiner>, usize)>,
     /// How models see its frames.
     pub view_spec: ViewSpec,
     outlet: Arc<Outlet>,
@@ -156,6 +160,7 @@ impl Collector {
             delivery,
             selection,
             topic,
+            group: None,
             view_spec,
             outlet,
             mask_warnings,
@@ -167,6 +172,12 @@ impl Collector {
     pub fn for_model(self, model: &CameraModel, is_first: bool) -> Self {
         let topic = topic(&self.metrics.name, &model.name, is_first);
         Self { selection: model.selection.clone(), topic, ..self }
+    }
+
+    /// Returns the collector with its results joined to those of other models; `place` is the model's in the camera's list.
+    #[must_use]
+    pub fn grouped(self, joiner: Option<Arc<Joiner>>, place: usize) -> Self {
+        Self { group: joiner.map(|joiner| (joiner, place)), ..self }
     }
 
     /// Returns the collector with areas in which detections are dropped.
@@ -205,8 +216,10 @@ impl Collector {
 
     /// Publishes a message that `lane` has made, unless the limit of messages is reached, and passes the frame's pixels to
     /// the live view and the annotator. Waits only for a sink or an annotator that must lose nothing.
+    ///
+    /// With a group, the message is published as a part of the frame's, now or later; [`Collector::drop_frame`] comes next.
     pub fn publish(&self, mut message: Message, view: Option<Arc<Frame>>, lane: &LaneMetrics) {
-        if !self.outlet.message_limit.spend() {
+        if self.group.is_none() && !self.outlet.message_limit.spend() {
             return;
         }
         let _range = nvtx::range(c"publish");
@@ -215,8 +228,13 @@ impl Collector {
         message.timings_us.total = now_ns.saturating_sub(message.monotonic_ns) / 1_000;
         let message = Arc::new(message);
         trace::frame(&message, now_ns);
-        (self.outlet.publish)(&message);
-        self.metrics.count_published(&message);
+        match &self.group {
+            Some((joiner, place)) => joiner.add(*place, &message),
+            None => {
+                (self.outlet.publish)(&message);
+                self.metrics.count_published(&message);
+            }
+        }
         // Done before the annotator, so that a disk that hangs does not keep the daemon from being ready.
         lane.note_frame();
         let Some(frame) = view else { return };
@@ -226,6 +244,14 @@ impl Collector {
                 Delivery::NewestWins => annotator.offer(frame, message),
                 Delivery::Lossless => annotator.offer_wait(frame, message),
             }
+        }
+    }
+
+    /// Notes that the lane is done with a frame, with a result or without. Waits only for a sink that must lose nothing.
+    pub fn drop_frame(&self, ticket: Option<Ticket>) {
+        drop(ticket);
+        if let Some((joiner, _)) = &self.group {
+            joiner.flush();
         }
     }
 

@@ -32,7 +32,7 @@ use visiond_system::stop::Stop;
 use visiond_telemetry::metrics::{Activity, DropCause, LaneMetrics};
 use visiond_telemetry::trace;
 
-use crate::collector::{CameraModel, Collector};
+use crate::collector::{CameraModel, Collector, Ticket};
 use crate::frame_rate::FrameRate;
 use crate::lane_result::{LaneResult, ModelFacts};
 use crate::mailbox::{Batch, Mailbox, TakeResult};
@@ -69,6 +69,8 @@ pub struct QueuedFrame {
     pub frame: Arc<Frame>,
     /// When it was put there, in nanoseconds on CLOCK_MONOTONIC.
     pub queued_ns: u64,
+    /// With `group`: kept until the lane has passed its result on, or has dropped the frame.
+    pub ticket: Option<Ticket>,
 }
 
 /// The mailbox of a lane.
@@ -159,6 +161,8 @@ struct PendingFrame {
     frame: Option<Arc<Frame>>,
     /// How long capture and queueing took.
     timings: Timings,
+    /// See [`QueuedFrame::ticket`].
+    ticket: Option<Ticket>,
 }
 
 /// A run in flight; its slot `i` holds the frame of `works[i]`.
@@ -407,14 +411,14 @@ impl Lane {
                 Fault::Frame(index) if index < state.works.len() => {
                     if let Some(work) = state.works.remove(index) {
                         self.complain(&mut state.complaints, &work, &error);
-                        self.fail(&work);
+                        self.fail(work);
                     }
                 }
                 fault => {
                     state.failures += 1;
                     state.lost = (fault == Fault::GpuLost).then(|| error.to_string());
                     self.complain(&mut state.complaints, first, &error);
-                    state.works.drain(..).for_each(|work| self.fail(&work));
+                    state.works.drain(..).for_each(|work| self.fail(work));
                 }
             }
         }
@@ -451,7 +455,7 @@ impl Lane {
                 if let Some(first) = run.works.front() {
                     self.complain(&mut state.complaints, first, &error);
                 }
-                run.works.drain(..).for_each(|work| self.fail(&work));
+                run.works.drain(..).for_each(|work| self.fail(work));
             }
         }
         if let Some(run) = state.in_flight.pop_front() {
@@ -476,11 +480,11 @@ impl Lane {
             let trace = trace::work_on("read", &work.camera.topic, work.facts.sequence);
             if let Err(error) = runner.detections(run_id, slot, &mut state.found) {
                 self.complain(&mut state.complaints, &work, &error);
-                self.fail(&work);
+                self.fail(work);
                 continue;
             }
             work.camera.selection.keep_wanted(&mut state.found, &model.labels);
-            let PendingFrame { camera, facts, frame: view, timings: so_far } = work;
+            let PendingFrame { camera, facts, frame: view, timings: so_far, ticket } = work;
             let timings = Timings { preprocess: timings.preprocess_us, infer: timings.infer_us, ..so_far };
             camera.drop_ignored(&facts, model, &mut state.found);
             let (detections, values) = (&*state.found, runner.values());
@@ -489,6 +493,7 @@ impl Lane {
             drop(trace);
             self.metrics.enter(Activity::Publishing);
             camera.publish(message, view, &self.metrics);
+            camera.drop_frame(ticket);
             self.metrics.enter(Activity::Looking);
         }
     }
@@ -507,15 +512,23 @@ impl Lane {
     /// Drops all frames of the lane as failed.
     fn discard(&self, state: &mut LaneState) {
         let in_flight = state.in_flight.drain(..).flat_map(|run| run.works);
-        let works = state.works.drain(..).chain(in_flight).map(|work| work.camera);
+        let works = state.works.drain(..).chain(in_flight).map(|work| (work.camera, work.ticket));
         state.pacer.lost();
-        for camera in works.chain(state.taken.drain(..).map(|(camera, _)| camera)) {
-            camera.metrics.count_dropped_by(&self.metrics.name, DropCause::Failed, 1);
+        for (camera, ticket) in works.chain(state.taken.drain(..).map(|(camera, queued)| (camera, queued.ticket))) {
+            self.give_back(&camera, ticket);
         }
     }
 
-    fn fail(&self, work: &PendingFrame) {
-        work.camera.metrics.count_dropped_by(&self.metrics.name, DropCause::Failed, 1);
+    fn fail(&self, PendingFrame { camera, ticket, .. }: PendingFrame) {
+        self.give_back(&camera, ticket);
+    }
+
+    /// Counts a frame as failed. The message of a group may wait for it, and then for a sink.
+    fn give_back(&self, camera: &Collector, ticket: Option<Ticket>) {
+        camera.metrics.count_dropped_by(&self.metrics.name, DropCause::Failed, 1);
+        self.metrics.enter(Activity::Publishing);
+        camera.drop_frame(ticket);
+        self.metrics.enter(Activity::Looking);
     }
 
     fn complain(&self, complaints: &mut Complaints, work: &PendingFrame, error: &RunError) {
@@ -529,13 +542,13 @@ impl Lane {
 
 /// Makes a pending frame from one that was taken out of the mailbox at `now_ns`.
 fn receive(camera: Arc<Collector>, queued: QueuedFrame, now_ns: u64) -> PendingFrame {
-    let QueuedFrame { frame, queued_ns } = queued;
+    let QueuedFrame { frame, queued_ns, ticket } = queued;
     let timings = Timings {
         capture: queued_ns.saturating_sub(frame.timestamp.monotonic_ns) / 1_000,
         queue: now_ns.saturating_sub(queued_ns) / 1_000,
         ..Timings::default()
     };
-    PendingFrame { camera, facts: frame.facts(), frame: Some(frame), timings }
+    PendingFrame { camera, facts: frame.facts(), frame: Some(frame), timings, ticket }
 }
 
 /// Begins a run on all of `works`.

@@ -207,6 +207,7 @@ pub struct CameraMetrics {
     dropped: [Counter; DropCause::ALL.len()],
     stages: [Histogram; Stage::ALL.len()],
     models: Mutex<Vec<ModelShare>>,
+    is_grouped: AtomicBool,
     io: Mutex<Option<&'static str>>,
     decoder: Mutex<Option<&'static str>>,
     frame: Mutex<FrameShape>,
@@ -303,6 +304,16 @@ impl CameraMetrics {
         let place = |share: &ModelShare| names.iter().position(|name| *name == share.name);
         models.iter_mut().for_each(|share| share.runs = place(share).is_some());
         models.sort_by_key(|share| place(share).unwrap_or(usize::MAX));
+    }
+
+    /// Records whether a frame has one message, with the results of all models, from now on.
+    pub fn set_grouped(&self, is_grouped: bool) {
+        self.is_grouped.store(is_grouped, Ordering::Relaxed);
+    }
+
+    /// Returns whether a frame has one message with the results of all models.
+    pub fn is_grouped(&self) -> bool {
+        self.is_grouped.load(Ordering::Relaxed)
     }
 
     /// Returns the names of the models that run on the camera's frames, in their order.
@@ -633,22 +644,6 @@ mod tests {
     }
 
     #[test]
-    fn the_status_has_the_rate_in_tenths() {
-        let (metrics, message) = (CameraMetrics::new("door".into()), message("door", &[]));
-        // Repeat until the rate is the same before and after, so that it equals the status's.
-        let seen = (0..6_000).find_map(|_| {
-            (0..1_000).for_each(|_| metrics.count_published(&message));
-            std::thread::sleep(std::time::Duration::from_millis(10));
-            let before = metrics.fps();
-            let status = metrics.status().fps;
-            (before > 100.0 && before.to_bits() == metrics.fps().to_bits()).then_some((before, status))
-        });
-        let (fps, status) = seen.expect("the same rate twice");
-        assert!((status - fps).abs() <= 0.05 + 1e-6, "{status} of {fps}");
-        assert!((status * 10.0).fract().abs() < 1e-6 || (status * 10.0).fract().abs() > 1.0 - 1e-6, "{status}");
-    }
-
-    #[test]
     fn the_rate_of_a_model_is_its_own_and_that_of_a_new_one_the_fastest() {
         let metrics = CameraMetrics::new("door".into());
         metrics.set_models(&["slow".into(), "fast".into()]);
@@ -665,6 +660,22 @@ mod tests {
         });
         let [slow, fast, new, all] = seen.expect("the same rates twice");
         assert!(fast > 3.0 * slow && new == fast && (all - slow - fast).abs() < 1e-6, "{slow} {fast} {new} {all}");
+    }
+
+    #[test]
+    fn the_status_has_the_rate_in_tenths() {
+        let (metrics, message) = (CameraMetrics::new("door".into()), message("door", &[]));
+        // Repeat until the rate is the same before and after, so that it equals the status's.
+        let seen = (0..6_000).find_map(|_| {
+            (0..1_000).for_each(|_| metrics.count_published(&message));
+            std::thread::sleep(std::time::Duration::from_millis(10));
+            let before = metrics.fps();
+            let status = metrics.status().fps;
+            (before > 100.0 && before.to_bits() == metrics.fps().to_bits()).then_some((before, status))
+        });
+        let (fps, status) = seen.expect("the same rate twice");
+        assert!((status - fps).abs() <= 0.05 + 1e-6, "{status} of {fps}");
+        assert!((status * 10.0).fract().abs() < 1e-6 || (status * 10.0).fract().abs() > 1.0 - 1e-6, "{status}");
     }
 
     #[test]

@@ -279,6 +279,7 @@ fn start_on(
     let camera = Camera {
         metrics: Arc::clone(&metrics),
         open,
+        joiner: None,
         slots: vec![LaneSlot {
             mailbox: Arc::clone(&mailbox),
             number: slot,
@@ -604,6 +605,7 @@ fn another_reason_is_told_when_it_lasts() {
         Camera {
             metrics: Arc::new(CameraMetrics::new("door".into())),
             open: Box::new(|| Err(SourceError::transient("never called"))),
+            joiner: None,
             slots: vec![LaneSlot { mailbox, number: 0, model: "fake".into(), frame_rate: FrameRate::default() }],
             sequence: Arc::default(),
             active_cameras: Arc::new(ActiveCameras::new(1).unwrap()),
@@ -674,6 +676,7 @@ fn a_camera_that_comes_and_goes_says_so_once_and_then_that_it_is_steady() {
     let camera = Camera {
         metrics,
         open: Box::new(Impatient { script: script.into(), is_device: false, pauses }),
+        joiner: None,
         slots: vec![LaneSlot {
             mailbox: Arc::clone(&mailbox),
             number: slot,

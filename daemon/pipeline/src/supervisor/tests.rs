@@ -73,6 +73,7 @@ fn starts(name: &str, orders: &Arc<Orders>) -> CameraSpec {
         tracked_model: "fake".into(),
         models: vec![CameraModel { name: "fake".into(), ..CameraModel::default() }],
         view: ViewSpec::default(),
+        group_timeout: None,
     }
 }
 
@@ -90,6 +91,7 @@ fn stays(name: &str) -> CameraSpec {
         tracked_model: "fake".into(),
         models: vec![CameraModel { name: "fake".into(), ..CameraModel::default() }],
         view: ViewSpec::default(),
+        group_timeout: None,
     }
 }
 
