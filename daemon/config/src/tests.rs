@@ -155,7 +155,7 @@ fn smooth_boxes_need_tracks_and_have_their_place() {
 fn messages_are_grouped_of_several_models_only() {
     let models = "[[model]]\nname = \"a\"\npath = \"a.onnx\"\n[[model]]\nname = \"b\"\npath = \"b.onnx\"\n";
     let camera = "[[camera]]\nname = \"a\"\nsource = { type = \"pattern\" }\n";
-    let one = "`group` joins the messages of several models, and this camera has one: list several in `models`";
+    let one = "`group` joins the messages of several models, and this camera has one: set `models` to several";
     let alone = "`group_timeout` is for grouped messages: set `group = true`";
     for (text, wanted) in [
         ("model = \"a\"\ngroup = true\n", one),

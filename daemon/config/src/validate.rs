@@ -206,7 +206,7 @@ impl Checks<'_> {
         }
         let models = camera.models.value.as_ref().map_or(1, Vec::len);
         if camera.group.is(&true) && models == 1 {
-            let message = "`group` joins the messages of several models, and this camera has one: list several in `models`, or remove `group`";
+            let message = "`group` joins the messages of several models, and this camera has one: set `models` to several, or remove `group`";
             self.error(&camera.group.place, message);
         }
         if camera.group_timeout.place.is_set() && !camera.group.is(&true) {

@@ -18,23 +18,19 @@ mod tracking;
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use visiond_annotate::annotator::Annotator;
 use visiond_engine::detector::Detection;
-use visiond_frames::clock::Clock;
 use visiond_frames::frame::{Frame, FrameFacts};
 use visiond_kernels::nvtx;
 use visiond_kernels::view::ViewSpec;
 use visiond_live::CameraView;
 use visiond_message::{Message, topic};
 use visiond_system::backoff::RateLimit;
-use visiond_system::stop::Stop;
 use visiond_telemetry::metrics::{CameraMetrics, LaneMetrics};
 use visiond_telemetry::trace;
-use visiond_tracker::TrackIds;
 
 pub use self::ignored::IgnoredArea;
 pub use self::joiner::{FrameTicket, Joiner, Ticket};
@@ -44,12 +40,10 @@ pub use self::tracking::{CameraTracks, FrameTracks, TrackSettings};
 use crate::frame_rate::FrameRate;
 use crate::lane_result::{LaneResult, ModelFacts};
 use crate::mailbox::Delivery;
+use crate::outlet::Outlet;
 
-/// How often to log masks that are too large for their message, and results that come after it.
+/// How often to log masks that are too large for their message.
 const QUIET: Duration = Duration::from_secs(60);
-
-/// Publishes a message: the publisher's function, or a test's.
-pub type PublishFn = Arc<dyn Fn(&Arc<Message>) + Send + Sync>;
 
 /// A model that runs on a camera's frames.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -94,41 +88,6 @@ pub struct MaskWarnings(Mutex<RateLimit>);
 impl Default for MaskWarnings {
     fn default() -> Self {
         Self(Mutex::new(RateLimit::new(QUIET)))
-    }
-}
-
-/// Where the messages of all cameras go.
-pub struct Outlet {
-    /// Publishes a message.
-    pub publish: PublishFn,
-    /// How many messages may still be published.
-    pub message_limit: MessageLimit,
-    /// The clock for frames' ages.
-    pub clock: Arc<dyn Clock>,
-    /// The source of ids for the tracks of all cameras.
-    pub track_ids: Arc<TrackIds>,
-}
-
-/// How many messages may still be published, over all cameras.
-#[derive(Debug)]
-pub struct MessageLimit {
-    left: AtomicU64,
-    stop: Stop,
-}
-
-impl MessageLimit {
-    /// Allows this many messages, or any number. The last one raises `stop`.
-    pub fn new(messages: Option<u64>, stop: &Stop) -> Self {
-        Self { left: AtomicU64::new(messages.unwrap_or(u64::MAX)), stop: stop.clone() }
-    }
-
-    /// Counts one message; returns whether it may be published.
-    fn spend(&self) -> bool {
-        let spent = self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
-        if matches!(spent, Ok(0 | 1) | Err(_)) {
-            self.stop.raise();
-        }
-        spent.is_ok()
     }
 }
 

@@ -29,13 +29,11 @@ use visiond_system::threads::finished_by;
 use visiond_telemetry::metrics::{Activity, CameraMetrics, DropCause, LaneMetrics, LaneView, Phase};
 
 use super::camera::{ActiveCameras, Camera, CameraStreams, RetryPolicy};
-use super::collector::{
-    CameraModel, CameraTracks, Collector, IgnoredArea, Joiner, MaskWarnings, MessageLimit, Outlet, PublishFn,
-    TrackSettings,
-};
+use super::collector::{CameraModel, CameraTracks, Collector, IgnoredArea, Joiner, MaskWarnings, TrackSettings};
 use super::frame_rate::FrameRate;
 use super::lane::{Lane, LaneMailbox, LaneModel, LaneSlot, ModelSwap, NeedsRestart};
 use super::mailbox::{Delivery, Mailbox};
+use super::outlet::{MessageLimit, Outlet, PublishFn};
 use super::preview_player::PreviewPlayer;
 
 /// A camera to run.

@@ -18,7 +18,10 @@ use visiond_message::Message;
 use visiond_system::backoff::RateLimit;
 use visiond_telemetry::metrics::{CameraMetrics, DropCause};
 
-use super::{Outlet, QUIET};
+use crate::outlet::Outlet;
+
+/// How often to log results that come too late.
+const QUIET: Duration = Duration::from_secs(60);
 
 /// Frames that may wait, in order to bound the memory: 200 ms at 300 frames per second. With more, the oldest no longer waits.
 const MOST_WAITING: usize = 64;
