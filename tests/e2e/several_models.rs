@@ -55,7 +55,7 @@ fn two_models_on_a_camera_find_exactly_what_each_finds_alone() {
         assert!(found.iter().any(|frame| frame.contains("\"box\"")), "{found:?}");
     }
     // Each frame is captured once.
-    assert!(log.contains("camera pictures: 3 frames for 2 models, 6 messages"), "{log}");
+    assert!(log.contains("camera pictures: 3 frames for 2 models, 6 results"), "{log}");
     assert!(log.contains("  model nanodet: 3 frames processed, none dropped, detections: "), "{log}");
     both.iter().for_each(assert_valid);
 }
@@ -178,4 +178,124 @@ fn further_models_have_topics_and_entities_of_their_own() {
     });
     let ended = daemon.terminate();
     assert_eq!(ended.status.code(), Some(0), "{}", ended.log);
+}
+
+/// The topics of detections that the broker retains.
+fn retained_detections(broker: &Mosquitto) -> Vec<String> {
+    let retained = broker.retained("visiond/gate/#").into_iter().map(|message| message.topic);
+    let mut topics: Vec<_> = retained.filter(|topic| topic.ends_with("/detections")).collect();
+    topics.sort();
+    topics
+}
+
+/// A camera whose messages the broker retains.
+fn retaining(broker: &Mosquitto, models: &str, more: &str) -> String {
+    format!(
+        "{}[[sink]]\ntype = \"mqtt\"\nurl = \"mqtt://127.0.0.1:{}\"\nretain = true\n{more}{}",
+        self::models(),
+        broker.port,
+        pattern(models, "")
+    )
+}
+
+const BOTH_TOPICS: [&str; 2] = ["visiond/gate/cameras/door/detections", "visiond/gate/cameras/door/tiny/detections"];
+
+#[test]
+fn the_topic_of_a_model_that_was_removed_while_visiond_was_stopped_is_cleared_at_the_next_start() {
+    let broker = Mosquitto::start();
+    let mut daemon = Daemon::start(&retaining(&broker, "models = [\"nanodet\", \"tiny\"]", ""));
+    daemon.wait_until("retained messages of both", |_| retained_detections(&broker) == BOTH_TOPICS);
+    assert_eq!(daemon.terminate().status.code(), Some(0));
+    assert_eq!(retained_detections(&broker), BOTH_TOPICS, "they stay while visiond is stopped");
+
+    let mut daemon = Daemon::start(&retaining(&broker, "models = [\"nanodet\"]", ""));
+    daemon.wait_until("the removed model's topic to be cleared", |_| retained_detections(&broker) == BOTH_TOPICS[..1]);
+    assert_eq!(daemon.terminate().status.code(), Some(0));
+}
+
+#[test]
+fn a_message_that_max_rate_held_back_brings_no_topic_of_a_removed_model_back() {
+    let broker = Mosquitto::start();
+    let reader = broker.reader("visiond/gate/cameras/door/tiny/detections", &[]);
+    // The first message of a model passes; the newest of the others waits for 1000 s, or for the end.
+    let held = "max_rate = 0.001\n";
+    let mut daemon = Daemon::start(&retaining(&broker, "models = [\"nanodet\", \"tiny\"]", held));
+    daemon.wait_until("a message that is held back", |daemon| {
+        of_model(&daemon.messages("out.jsonl"), "tiny").len() >= 2 && retained_detections(&broker) == BOTH_TOPICS
+    });
+    daemon.reconfigure(&retaining(&broker, "models = [\"nanodet\"]", held));
+    daemon.wait_until("the topic to be cleared", |_| retained_detections(&broker) == BOTH_TOPICS[..1]);
+    assert_eq!(daemon.terminate().status.code(), Some(0));
+    wait_until("the message at the end", || {
+        reader.messages().iter().filter(|message| !message.payload.is_empty()).count() == 2
+    });
+    assert_eq!(retained_detections(&broker), BOTH_TOPICS[..1]);
+}
+
+#[test]
+fn a_grouped_camera_sends_one_message_per_frame_with_what_each_model_finds_alone() {
+    let (grouped, log) = run(&pictures("models = [\"nanodet\", \"tiny\"]\ngroup = true"));
+    let sequences: Vec<_> = grouped.iter().map(|message| message["sequence"].as_u64().unwrap()).collect();
+    assert_eq!(sequences, [0, 1, 2], "in order, and one of each: {log}");
+    for model in ["nanodet", "tiny"] {
+        let (alone, _) = run(&pictures(&format!("model = \"{model}\"")));
+        for (message, alone) in grouped.iter().zip(&alone) {
+            let mut own = message["detections"].as_array().unwrap().clone();
+            own.retain(|detection| detection["model"] == model);
+            own.iter_mut().for_each(|detection| drop(detection.as_object_mut().unwrap().remove("model")));
+            assert_eq!(Value::from(own), alone["detections"], "{model}");
+        }
+    }
+    for message in &grouped {
+        assert_valid(message);
+        let names: Vec<_> = message["models"].as_array().unwrap().iter().map(|model| model["name"].clone()).collect();
+        assert_eq!((names, &message["model"]["name"]), (vec!["nanodet".into(), "tiny".into()], &"nanodet".into()));
+        let scores: Vec<_> =
+            message["detections"].as_array().unwrap().iter().map(|d| d["score"].as_f64().unwrap()).collect();
+        assert!(scores.is_sorted_by(|a, b| a >= b), "{scores:?}");
+    }
+}
+
+#[test]
+fn a_group_does_not_wait_for_a_slow_model_that_dropped_the_frame() {
+    let http = "[http]\nlisten = [\"127.0.0.1:0\", \"unix:{dir}/http.sock\"]\n";
+    let camera = pattern("models = [\"nanodet\", \"tiny\"]\ngroup = true\ngroup_timeout = \"10 s\"", "");
+    let mut daemon = Daemon::start(&format!("{}{http}{}", models(), camera.replace("fps = 20.0", "fps = 100.0")));
+    let place = Place::address(&mut daemon);
+    let models_of = |message: &Value| message["models"].as_array().unwrap().len();
+    daemon.wait_until("frames of one and of both", |daemon| {
+        let messages = daemon.messages("out.jsonl");
+        let of_both = messages.iter().filter(|message| models_of(message) == 2).count();
+        of_both >= 2 && messages.len() - of_both >= 20
+    });
+    let camera = place.get("/api/v1/cameras/door").json();
+    assert!(camera["incomplete_groups"].as_u64() >= Some(20), "{camera}");
+    let newest =
+        |query: &str| place.get(&format!("/api/v1/cameras/door/detections{query}")).json()["model"]["name"].clone();
+    assert_eq!([newest(""), newest("?model=tiny")], ["nanodet", "tiny"], "each model's own message");
+    let ended = daemon.terminate();
+    assert_eq!(ended.status.code(), Some(0), "{}", ended.log);
+    let messages = ended.daemon.messages("out.jsonl");
+    let sequences: Vec<_> = messages.iter().map(|message| message["sequence"].as_u64().unwrap()).collect();
+    assert!(sequences.is_sorted_by(|a, b| a < b), "in order, and never two of one frame: {sequences:?}");
+    messages.iter().for_each(assert_valid);
+}
+
+#[test]
+fn grouped_messages_have_one_topic_and_those_of_the_models_are_cleared() {
+    let broker = Mosquitto::start();
+    let models = "models = [\"nanodet\", \"tiny\"]";
+    let mut daemon = Daemon::start(&retaining(&broker, models, ""));
+    daemon.wait_until("retained messages of both", |_| retained_detections(&broker) == BOTH_TOPICS);
+    daemon.reconfigure(&retaining(&broker, &format!("{models}\ngroup = true"), ""));
+    daemon.wait_until("a joined message alone", |_| {
+        let retained = broker.retained(BOTH_TOPICS[0]);
+        retained_detections(&broker) == BOTH_TOPICS[..1] && retained.iter().any(|one| one.json()["models"].is_array())
+    });
+    // States and entities remain those of each model.
+    wait_until("the state of both", || {
+        let states = broker.retained("visiond/gate/cameras/door/state");
+        states.iter().any(|state| state.json()["models"]["tiny"]["counts"]["red"] == 1)
+    });
+    assert_eq!(daemon.terminate().status.code(), Some(0));
 }

@@ -320,6 +320,39 @@ class LivePage(unittest.TestCase):
         wait("facts", lambda: "Messages" in self.text(without, "#facts"))
         self.assertNotIn("Tracks", self.text(without, "#facts"))
 
+    def test_a_fast_model_pushes_no_boxes_of_a_slow_one_of_its_camera_out(self):
+        page = self.modules()
+
+        def boxes(messages, sequence):
+            """How many boxes a camera's picture of this number has after messages of (model, number, boxes)."""
+            page.evaluate(
+                """async ([messages, sequence]) => {
+                  const { Screen } = await import('/pictures.js');
+                  const canvas = Object.assign(document.createElement('canvas'), { style: 'width: 80px; height: 40px' });
+                  document.body.replaceChildren(canvas);
+                  const screen = new Screen('door');
+                  screen.attach(canvas);
+                  const detection = { class_id: 0, label: 'person', score: 0.9, box: { x: 0, y: 0, width: 40, height: 20 } };
+                  for (const [name, sequence, boxes] of messages) {
+                    const frame = { width: 80, height: 40 };
+                    screen.message({ model: { name }, sequence, monotonic_ns: 7e9 + sequence * 2e6, frame, detections: Array(boxes).fill(detection) });
+                  }
+                  if (sequence !== null) screen.picture(await createImageBitmap(new ImageData(80, 40)), sequence);
+                }""",
+                [messages, sequence],
+            )
+            shown = "(() => { const { sequence, boxes } = document.querySelector('canvas').dataset; return boxes && [Number(sequence), Number(boxes)]; })()"
+            return wait("the picture", lambda: page.evaluate(shown))
+
+        fast = [("cars", number, 1) for number in range(1, 500)]
+        self.assertEqual(boxes([("people", 1, 2), *fast], 499), [499, 3])
+        # A picture of the slow model, whose message comes late; the newest message is not the last one.
+        self.assertEqual(boxes([*fast, ("people", 450, 2)], 450), [450, 3])
+        self.assertEqual(boxes([*fast, ("people", 450, 2)], None), [499, 3])
+        # Too long ago, or after the picture.
+        self.assertEqual(boxes([("people", 1, 2), *fast, ("cars", 1100, 1)], 1100), [1100, 1])
+        self.assertEqual(boxes([*fast, ("people", 499, 2)], 498), [498, 1])
+
     def test_attributes_are_a_line_of_text_whatever_their_names_hold(self):
         page = self.modules()
         drawn = lambda attributes, width: page.evaluate(

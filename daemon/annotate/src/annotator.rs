@@ -1,9 +1,10 @@
 //! Annotated images of one camera, drawn and stored on a thread of their own.
 //!
-//! The lane never waits: at most one frame waits to be drawn, and frames that come meanwhile are counted and not drawn. A frame's
-//! buffer is given back as soon as its pixels are RGB, before drawing and encoding. While a disk is full, images are counted as
+//! The lane never waits: at most one frame of each of the camera's models waits to be drawn, and frames that come meanwhile are counted
+//! and not drawn. A frame's buffer is given back as soon as its pixels are RGB, before drawing and encoding. While a disk is full, images are counted as
 //! lost; writing is tried again after 0.25 s, then after longer pauses up to 5 s.
 
+use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -58,29 +59,36 @@ struct Counters {
 /// A frame to draw, with its detections and their tails.
 type Job = (Arc<Frame>, Arc<Message>, Tails);
 
-/// Passes one frame at a time to the drawing thread.
+/// Passes frames to the drawing thread.
 #[derive(Debug, Default)]
 struct Slot {
     state: Mutex<SlotState>,
-    /// The slot was filled, emptied or closed.
+    /// A frame came or was taken, or the slot was closed.
     changed: Condvar,
 }
 
 #[derive(Debug, Default)]
 struct SlotState {
-    waiting: Option<Job>,
+    /// In their order, at most one of each [`Message::topic`], so that models that finish at once lose no image to each other.
+    waiting: VecDeque<Job>,
     closed: bool,
+}
+
+impl SlotState {
+    fn is_taken(&self, topic: &str) -> bool {
+        self.waiting.iter().any(|(_, message, _)| *message.topic == *topic)
+    }
 }
 
 impl Slot {
     /// Waits for a frame. Returns `None` once the slot is closed and empty.
     fn take(&self) -> Option<Job> {
         let mut state = self.state.lock();
-        while state.waiting.is_none() && !state.closed {
+        while state.waiting.is_empty() && !state.closed {
             self.changed.wait(&mut state);
         }
         self.changed.notify_all();
-        state.waiting.take()
+        state.waiting.pop_front()
     }
 
     /// Accepts no further frame, and releases a lane that waits to offer one.
@@ -148,12 +156,13 @@ impl Annotator {
         PictureFolder::check(&config.directory).map_err(|error| cannot_write(config, camera, &error))
     }
 
-    /// Offers a frame with its detections; it is drawn if the configuration selects it and no other frame waits. Never waits.
+    /// Offers a frame with its detections; it is drawn if the configuration selects it and no other frame of the same model waits. Never
+    /// waits.
     pub fn offer(&self, frame: Arc<Frame>, message: Arc<Message>) {
         self.put(frame, message, false);
     }
 
-    /// Like [`Annotator::offer`], but waits while another frame is waiting. For sources that are read as fast as possible.
+    /// Like [`Annotator::offer`], but waits while another frame of the same model waits. For sources that are read as fast as possible.
     pub fn offer_wait(&self, frame: Arc<Frame>, message: Arc<Message>) {
         self.put(frame, message, true);
     }
@@ -166,14 +175,14 @@ impl Annotator {
             return;
         }
         let mut state = self.slot.state.lock();
-        while may_wait && state.waiting.is_some() && !state.closed {
+        while may_wait && state.is_taken(&message.topic) && !state.closed {
             self.slot.changed.wait(&mut state);
         }
-        if state.waiting.is_some() || state.closed {
+        if state.is_taken(&message.topic) || state.closed {
             self.counters.dropped_busy.add(1);
         } else {
             let tails = self.trails.lock().tails(&message);
-            state.waiting = Some((frame, message, tails));
+            state.waiting.push_back((frame, message, tails));
             self.slot.changed.notify_all();
         }
     }
@@ -197,7 +206,7 @@ impl Annotator {
         AnnotateCounts { written: written.get(), dropped_busy: dropped_busy.get(), failed: failed.get(), outage }
     }
 
-    /// Stores the frame that waits, ends the thread by `deadline`, and returns the counts.
+    /// Stores the frames that wait, ends the thread by `deadline`, and returns the counts.
     pub fn close(&self, deadline: Instant) -> AnnotateCounts {
         self.slot.close();
         let thread = self.thread.lock().take();
@@ -246,7 +255,7 @@ impl Drawer {
                 self.lost();
                 continue;
             }
-            let _trace = trace::work_on("draw", &message.camera, message.sequence);
+            let _trace = trace::work_on("draw", &message.topic, message.sequence);
             let picture = frame.view().map_err(Into::into).and_then(|view| self.converter.make(&view));
             drop(frame);
             let mut picture = match picture {

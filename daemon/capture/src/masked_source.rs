@@ -20,7 +20,7 @@ pub struct MaskedSource {
     masks: Arc<[PrivacyMask]>,
     /// For the layout of the last frame.
     plan: Option<MaskPlan>,
-    /// The same for surfaces, or why there is none.
+    /// The same for surfaces.
     plan_on_gpu: Option<CudaMaskPlan>,
     /// Whether a failure was logged.
     has_warned: bool,
@@ -71,12 +71,17 @@ fn blank_surface(
     plan_on_gpu: &mut Option<CudaMaskPlan>,
 ) -> Result<(), BlankError> {
     let Some(device) = surface.device().cloned() else { return Ok(()) };
-    // After a failure, as of memory that is short for a moment, the next frame tries again.
-    let ready = match plan_on_gpu.take() {
+    made_once(plan_on_gpu, || CudaMaskPlan::new(plan, &device))?.blank(surface)
+}
+
+/// Returns what `made` holds, and makes it if there is nothing. After a failure, as of memory that is short for a moment, the next call
+/// tries again.
+fn made_once<T, E>(made: &mut Option<T>, make: impl FnOnce() -> Result<T, E>) -> Result<&mut T, E> {
+    let ready = match made.take() {
         Some(ready) => ready,
-        None => CudaMaskPlan::new(plan, &device)?,
+        None => make()?,
     };
-    plan_on_gpu.insert(ready).blank(surface)
+    Ok(made.insert(ready))
 }
 
 impl Source for MaskedSource {
@@ -162,6 +167,19 @@ mod tests {
     use visiond_kernels::privacy::Fill;
 
     use super::*;
+
+    #[test]
+    fn what_could_not_be_made_once_is_tried_again_and_then_kept() {
+        let (mut made, mut tries) = (None, 0);
+        let mut next = || {
+            let result = made_once(&mut made, || {
+                tries += 1;
+                if tries < 3 { Err("out of memory") } else { Ok(tries) }
+            });
+            result.map(|made| *made)
+        };
+        assert_eq!([next(), next(), next(), next()], [Err("out of memory"), Err("out of memory"), Ok(3), Ok(3)]);
+    }
 
     /// Returns frames of white pixels, by both ways, then a truncated one.
     struct White(u64, io::PipeReader);

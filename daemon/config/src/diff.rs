@@ -96,6 +96,7 @@ impl ConfigDiff {
                 && same_models
                 && a.source == b.source
                 && a.max_fps == b.max_fps
+                && (a.group, a.group_timeout) == (b.group, b.group_timeout)
                 && a.privacy == b.privacy
                 && a.view() == b.view()
         });
@@ -310,6 +311,9 @@ mod tests {
         for setting in ["classes = [\"face\"]", "score_threshold = 0.5", "min_size = 9", "max_size = 9"] {
             assert_eq!(between(&listed("\"faces\""), &with(setting)), "filters of camera door changed", "{setting}");
         }
+        let grouped =
+            |key: &str| listed("\"faces\"").replacen("name = \"door\"", &format!("name = \"door\"\n{key}"), 1);
+        assert_eq!(between(&listed("\"faces\""), &grouped("group = true")), "camera door opened again");
         for setting in ["every = 2", "max_fps = 2"] {
             assert_eq!(between(&listed("\"faces\""), &with(setting)), "camera door opened again", "{setting}");
         }

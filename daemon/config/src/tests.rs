@@ -152,6 +152,24 @@ fn smooth_boxes_need_tracks_and_have_their_place() {
 }
 
 #[test]
+fn messages_are_grouped_of_several_models_only() {
+    let models = "[[model]]\nname = \"a\"\npath = \"a.onnx\"\n[[model]]\nname = \"b\"\npath = \"b.onnx\"\n";
+    let camera = "[[camera]]\nname = \"a\"\nsource = { type = \"pattern\" }\n";
+    let one = "`group` joins the messages of several models, and this camera has one: set `models` to several";
+    let alone = "`group_timeout` is for grouped messages: set `group = true`";
+    for (text, wanted) in [
+        ("model = \"a\"\ngroup = true\n", one),
+        ("models = [\"a\"]\ngroup = true\n", one),
+        ("models = [\"a\", \"b\"]\ngroup_timeout = \"1 s\"\n", alone),
+    ] {
+        let found = sentences(&format!("{models}{camera}{text}"));
+        assert!(found.len() == 1 && found[0].contains(wanted), "{found:?}");
+    }
+    let text = format!("{models}{camera}models = [\"a\", \"b\"]\ngroup = true\ngroup_timeout = \"1 s\"\n");
+    assert!(Config::parse(&text, Path::new("visiond.toml")).is_ok());
+}
+
+#[test]
 fn a_view_is_three_keys_that_are_checked() {
     let camera = "[[camera]]\nname = \"a\"\nsource = { type = \"pattern\", width = 640, height = 480 }\n";
     for (text, wanted) in [

@@ -193,6 +193,15 @@ impl Checks<'_> {
                 "`smooth` needs tracks, and this camera has none: add the table `[camera.track]`, or remove `smooth`";
             self.error(&camera.smooth.place, message);
         }
+        let models = camera.models.value.as_ref().map_or(1, Vec::len);
+        if camera.group.is(&true) && models == 1 {
+            let message = "`group` joins the messages of several models, and this camera has one: set `models` to several, or remove `group`";
+            self.error(&camera.group.place, message);
+        }
+        if camera.group_timeout.place.is_set() && !camera.group.is(&true) {
+            let message = "`group_timeout` is for grouped messages: set `group = true`, or remove `group_timeout`";
+            self.error(&camera.group_timeout.place, message);
+        }
         self.count_areas(&camera.privacy);
         self.count_areas(&camera.ignore);
         for (privacy, span) in camera.privacy.items() {

@@ -122,12 +122,15 @@ impl Broadcast {
     pub fn publish(&self, published: &Arc<Published>) -> bool {
         let mut inner = self.messages.lock();
         let message = published.message();
-        // The old messages are freed after the lock.
-        let is_late = inner.is_late(message);
-        let before = match inner.latest.get_mut(&message.topic) {
-            _ if is_late => None,
-            Some(latest) => Some(std::mem::replace(latest, Arc::clone(published))),
-            None => inner.latest.insert(Arc::clone(&message.topic), Arc::clone(published)),
+        // The old message is freed after the lock; the results of several models are few.
+        let before = match message.results.as_slice() {
+            [] => inner.keep_newest(published),
+            // The newest result of each model stays by itself.
+            results => {
+                let kept =
+                    results.iter().map(|result| inner.keep_newest(&Arc::new(Published::new(Arc::clone(result)))));
+                kept.flatten().last()
+            }
         };
         let pushed_out = if inner.readers > 0 { inner.ring.push(published) } else { None };
         let awaited = !inner.asleep.is_empty();
@@ -193,6 +196,11 @@ impl Broadcast {
         }
     }
 
+    /// Whether a model runs for this topic; `true` until the topics that run are known.
+    pub fn runs_topic(&self, topic: &str) -> bool {
+        self.messages.lock().running.as_ref().is_none_or(|running| running.contains_key(topic))
+    }
+
     /// Sets the model of each topic that runs, and forgets the newest messages of others.
     pub(super) fn keep(&self, running: HashMap<Arc<str>, Arc<str>>) {
         let mut inner = self.messages.lock();
@@ -209,6 +217,18 @@ impl Messages {
         self.running
             .as_ref()
             .is_none_or(|running| running.get(&message.topic).is_some_and(|model| **model == *message.model.name))
+    }
+
+    /// Makes a message the newest of its topic; returns the one before.
+    fn keep_newest(&mut self, published: &Arc<Published>) -> Option<Arc<Published>> {
+        let message = published.message();
+        if self.is_late(message) {
+            return None;
+        }
+        match self.latest.get_mut(&message.topic) {
+            Some(latest) => Some(std::mem::replace(latest, Arc::clone(published))),
+            None => self.latest.insert(Arc::clone(&message.topic), Arc::clone(published)),
+        }
     }
 
     /// Whether another model runs for the topic of a message. A topic that is not known may be that of a camera that has just started.

@@ -127,6 +127,8 @@ struct ViewState {
     busy: bool,
     /// When the next image may be made, in nanoseconds on CLOCK_MONOTONIC.
     next_ns: u64,
+    /// The number and time of the newest model frame that was taken. A slow model's frame may come after a newer one of a fast model.
+    newest_of_model: (u64, u64),
     /// How many clients have seen the newest image of each [`PictureStream`] and wait for the next, or for a copy.
     waiting_clients: [usize; 2],
     /// Clients that want a copy of the next frame of the model.
@@ -138,18 +140,32 @@ impl ViewState {
     fn awaits_model(&self) -> bool {
         self.waiting_clients[PictureStream::Model as usize] > 0
     }
+
+    /// Whether a newer frame of a model was taken. Its number alone does not decide, because a camera that is removed and added again
+    /// counts from 0; its time alone does not either, because the clock of a network camera may be set back.
+    fn has_newer(&self, waiting: &WaitingFrame) -> bool {
+        let ((number, time), (newest, newest_time)) = (waiting.number_and_time(), self.newest_of_model);
+        !waiting.is_preview && number < newest && time < newest_time
+    }
 }
 
 /// A frame that waits for the encoder.
 #[derive(Debug)]
 struct WaitingFrame {
     frame: Arc<Frame>,
-    /// The frame's message; for a preview frame, the newest result of the model, if there is one.
+    /// The frame's message; for a preview frame, the newest result of a model, if there is one.
     message: Option<Arc<Message>>,
     /// Whether it is a preview frame.
     is_preview: bool,
     /// Whether people get it.
     is_shown: bool,
+}
+
+impl WaitingFrame {
+    /// The frame's number, and its time in nanoseconds on CLOCK_MONOTONIC.
+    fn number_and_time(&self) -> (u64, u64) {
+        (self.frame.sequence, self.frame.timestamp.monotonic_ns)
+    }
 }
 
 /// The view's record of a preview.
@@ -228,8 +244,8 @@ impl CameraView {
 
     /// Leaves a frame with its message here.
     ///
-    /// Never waits. A frame that is not wanted is dropped. So is one that arrives while the encoder or a client holds a lock;
-    /// the next frame takes its place.
+    /// Never waits. A frame that is not wanted is dropped, and one that is older than an earlier one, which another model had. So is one
+    /// that arrives while the encoder or a client holds a lock; the next frame takes its place.
     pub fn offer(self: &Arc<Self>, frame: &Arc<Frame>, message: &Arc<Message>) {
         if !self.wanted() {
             return;
@@ -247,8 +263,11 @@ impl CameraView {
     fn leave(self: &Arc<Self>, waiting: WaitingFrame) {
         let Some(mut state) = self.state.try_lock() else { return };
         // The encoder may fetch the frame at once; it then waits on this lock until the frame is stored.
-        if state.busy || !self.queue.try_push(self) {
+        if state.busy || state.has_newer(&waiting) || !self.queue.try_push(self) {
             return;
+        }
+        if !waiting.is_preview {
+            state.newest_of_model = waiting.number_and_time();
         }
         state.next_ns = next_due_ns(state.next_ns, SystemClock.monotonic_ns(), self.queue.interval_ns());
         state.busy = true;

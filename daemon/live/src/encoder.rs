@@ -89,7 +89,8 @@ fn run(queue: &EncoderQueue<CameraView>, rank: Rank) {
         let Some(taken) = view.take() else { continue };
         let (begun, mut work) = (Instant::now(), CpuWatch::start());
         let sequence = taken.frame.sequence;
-        let trace = trace::work_on("encode", &view.name, sequence);
+        let topic = taken.message.as_ref().map_or(&view.name, |message| &message.topic);
+        let trace = trace::work_on("encode", topic, sequence);
         let made = catch_unwind(AssertUnwindSafe(|| tools.make(&view, taken)));
         drop(trace);
         let made = made.unwrap_or_else(|_| {
@@ -144,10 +145,9 @@ impl Tools {
         if plain.is_empty() && overlay.is_empty() {
             return Ok(());
         }
-        if let Some(message) = &message {
-            // A picture without boxes adds to the tails of the next one with boxes.
-            view.trails.lock().add(message);
-        }
+        let others = message.as_ref().map(|message| view.others(message)).unwrap_or_default();
+        // A picture without boxes adds to the tails of the next one with boxes. Only one of the models has tracks.
+        message.iter().chain(&others).for_each(|message| view.trails.lock().add(message));
         let sequence = message.as_ref().map(|message| message.sequence);
         let picture = |jpeg: Vec<u8>| Picture { jpeg: Bytes::from(jpeg), sequence, made: Instant::now() };
         let jpeg = match &mut self.jpeg {
@@ -176,8 +176,8 @@ impl Tools {
         if !overlay.is_empty() {
             if let Some(message) = &message {
                 let tails = view.trails.lock().tails(message);
-                for other in view.others(message) {
-                    draw_scaled(&mut rgb, &other, &view.trails.lock().tails(&other));
+                for other in &others {
+                    draw_scaled(&mut rgb, other, &view.trails.lock().tails(other));
                 }
                 let draw = if is_preview { draw_scaled } else { draw_with_tails };
                 draw(&mut rgb, message, &tails);

@@ -56,8 +56,9 @@ impl PreviewFeed {
         self.view.is_preview_watched()
     }
 
-    /// Shows people a frame if an image is due; `latest` returns the camera's newest message. Never waits for the encoder.
-    pub fn offer(&mut self, frame: Frame, latest: impl FnOnce() -> Option<Arc<Message>>) {
+    /// Shows people a frame if an image is due, with the newest result of a model; the encoder adds those of the others. `latest`
+    /// returns the newest message of each model. Never waits for the encoder.
+    pub fn offer(&mut self, frame: Frame, latest: impl FnOnce() -> Vec<Arc<Message>>) {
         self.view.put_off_fallback();
         let size = Some((frame.layout.width(), frame.layout.height()));
         if self.size != size {
@@ -66,8 +67,8 @@ impl PreviewFeed {
         }
         if self.view.wants_preview() {
             let captured_ns = frame.timestamp.monotonic_ns;
-            let message = latest().filter(|message| is_near(captured_ns, message.monotonic_ns));
-            self.view.offer_preview(frame, message);
+            let near = latest().into_iter().filter(|message| is_near(captured_ns, message.monotonic_ns));
+            self.view.offer_preview(frame, near.max_by_key(|message| message.sequence));
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use crate::values::{AttributesMessage, DepthMessage, EmbeddingMessage, NUMBER_BYTES};
 
@@ -31,6 +31,7 @@ pub const SCHEMA: &str = "visiond/1";
 ///     attributes: AttributesMessage::default(),
 ///     embedding: None,
 ///     depth: None,
+///     results: Vec::new(),
 /// };
 /// let line = String::from_utf8(message.to_line()).unwrap();
 /// assert!(line.starts_with(r#"{"schema":"visiond/1","id":"5d0c9f3ab1e2774f-41","camera":"gate","sequence":41,"#));
@@ -71,6 +72,34 @@ pub struct Message {
     /// Depth of the frame as a grid, if the model outputs it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub depth: Option<DepthMessage>,
+    /// The messages of which [`Message::joined`] made this one, in the order of the camera's models. The line has their models,
+    /// durations and values as `models`.
+    #[serde(rename = "models", serialize_with = "write_results", skip_serializing_if = "Vec::is_empty")]
+    pub results: Vec<Arc<Message>>,
+}
+
+/// A model in a joined message. The values of the first one are those of the message.
+#[derive(Serialize)]
+struct ModelResult<'m> {
+    #[serde(flatten)]
+    model: &'m MessageModel,
+    timings_us: Timings,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    attributes: Option<&'m AttributesMessage>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    embedding: Option<&'m EmbeddingMessage>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    depth: Option<&'m DepthMessage>,
+}
+
+fn write_results<S: Serializer>(results: &[Arc<Message>], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(results.iter().enumerate().map(|(index, result)| ModelResult {
+        model: &result.model,
+        timings_us: result.timings_us,
+        attributes: Some(&result.attributes).filter(|attributes| index > 0 && !attributes.is_empty()),
+        embedding: result.embedding.as_ref().filter(|_| index > 0),
+        depth: result.depth.as_ref().filter(|_| index > 0),
+    }))
 }
 
 /// Facts of the frame.
@@ -155,6 +184,9 @@ pub struct DetectionMessage {
     /// The track that it belongs to, if the camera tracks objects and this one has a track.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub track: Option<TrackMessage>,
+    /// Name of the model that found it, in a joined message.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub model: Option<Arc<str>>,
 }
 
 /// The track of a detection.
@@ -247,17 +279,41 @@ pub fn topic(camera: &Arc<str>, model: &str, is_first: bool) -> Arc<str> {
 }
 
 impl Message {
+    /// Joins messages of several models about one frame, in the order of the camera's models: the detections of all, best score first,
+    /// each with its model; otherwise the first message. Copies the detections, because the messages themselves stay readable for
+    /// readers of one model.
+    ///
+    /// Returns `None` without a message.
+    pub fn joined(results: Vec<Arc<Self>>) -> Option<Self> {
+        let mut message = Self::clone(results.first()?);
+        message.topic = Arc::clone(&message.camera);
+        message.detections = Vec::with_capacity(results.iter().map(|result| result.detections.len()).sum());
+        for result in &results {
+            let model: Arc<str> = result.model.name.as_str().into();
+            let named = |detection: &DetectionMessage| DetectionMessage {
+                model: Some(Arc::clone(&model)),
+                ..detection.clone()
+            };
+            message.detections.extend(result.detections.iter().map(named));
+        }
+        message.detections.sort_by(|a, b| b.score.total_cmp(&a.score));
+        message.results = results;
+        Some(message)
+    }
+
     /// Returns how many detections have no mask because the frame's masks are too large for a message.
     pub fn truncated_masks(&self) -> usize {
         self.detections.iter().filter(|detection| detection.truncated).count()
     }
 
-    /// Whether the model output values of the whole frame.
+    /// Whether a model output values of the whole frame.
     pub fn has_values(&self) -> bool {
-        !self.attributes.is_empty() || self.embedding.is_some() || self.depth.is_some()
+        let has =
+            |message: &Self| !message.attributes.is_empty() || message.embedding.is_some() || message.depth.is_some();
+        has(self) || self.results.iter().any(|result| has(result))
     }
 
-    /// Whether the model found nothing: there is no detection, and there are no values of the frame.
+    /// Whether no model found anything: there is no detection, and there are no values of the frame.
     pub fn is_empty(&self) -> bool {
         self.detections.is_empty() && !self.has_values()
     }
@@ -281,20 +337,28 @@ impl Message {
         let of_detection = |detection: &DetectionMessage| {
             DETECTION_BYTES
                 + detection.track.map_or(0, |_| TRACK_BYTES)
+                + detection.model.as_ref().map_or(0, |model| model.len() + MODEL_KEY_BYTES)
                 + detection.keypoints.len() * KEYPOINT_BYTES
                 + mask_bytes(detection.segments.as_deref(), detection.mask.as_ref())
         };
-        let embedding = self.embedding.as_ref().map_or(0, EmbeddingMessage::about_bytes);
-        let depth = self.depth.as_ref().map_or(0, DepthMessage::about_bytes);
-        MESSAGE_BYTES + self.detections.iter().map(of_detection).sum::<usize>() + embedding + depth
+        let values = |message: &Self| {
+            message.embedding.as_ref().map_or(0, EmbeddingMessage::about_bytes)
+                + message.depth.as_ref().map_or(0, DepthMessage::about_bytes)
+        };
+        let results =
+            self.results.len() * RESULT_BYTES + self.results.iter().skip(1).map(|result| values(result)).sum::<usize>();
+        MESSAGE_BYTES + self.detections.iter().map(of_detection).sum::<usize>() + values(self) + results
     }
 }
 
-/// The approximate bytes of JSON of a message without detections, of a detection, of its track, and of a keypoint.
+/// The approximate bytes of JSON of a message without detections, of a detection, of its track, of a keypoint, of the key and quotes of
+/// a detection's model, and of a model in a joined message.
 const MESSAGE_BYTES: usize = 500;
 const DETECTION_BYTES: usize = 160;
 const TRACK_BYTES: usize = 80;
 const KEYPOINT_BYTES: usize = 60;
+const MODEL_KEY_BYTES: usize = 11;
+const RESULT_BYTES: usize = 200;
 
 /// Returns the approximate bytes of a mask as JSON.
 pub fn mask_bytes(segments: Option<&[Vec<f32>]>, mask: Option<&MaskMessage>) -> usize {

@@ -60,7 +60,9 @@ mod tests {
         let both = Message { embedding: embedded.embedding.clone(), ..deep.clone() };
         let masks = [4, 100_000].map(|bytes| sized_message("door", 1, bytes));
         let small = [door_message(1, 0), door_message(1, 100)].into_iter().chain(masks);
-        for message in small.chain([outlines, skeletons, embedded, deep, both].map(Arc::new)) {
+        let mut joined: Vec<_> = [outlines, skeletons, embedded, deep, both].map(Arc::new).into();
+        joined.extend(Message::joined(joined.clone()).map(Arc::new));
+        for message in small.chain(joined) {
             let published = Published::new(message);
             let (about, bytes) = (published.about_bytes(), published.line().len());
             assert!(about < bytes * 2 && bytes < about * 2, "{about} for {bytes}");

@@ -72,6 +72,8 @@ counted! {
         detections,
         /// Detections whose mask was too large for the message.
         truncated_masks,
+        /// Messages of several models that lack the result of at least one, because it dropped the frame, failed or was late.
+        incomplete_groups,
         /// Bytes of frames copied between the source and the buffer that the model reads.
         copied_bytes,
     }

@@ -30,6 +30,7 @@ pub fn message(camera: &str, labels: &[&str]) -> Message {
         attributes: AttributesMessage::default(),
         embedding: None,
         depth: None,
+        results: Vec::new(),
     }
 }
 
@@ -57,6 +58,7 @@ pub fn door_message(sequence: u64, detections: usize) -> Arc<Message> {
         attributes: AttributesMessage::default(),
         embedding: None,
         depth: None,
+        results: Vec::new(),
     })
 }
 

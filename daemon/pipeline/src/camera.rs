@@ -34,6 +34,7 @@ use visiond_telemetry::metrics::{CameraMetrics, Phase};
 
 use self::short_streams::ShortStreams;
 pub use self::stream::CameraStream;
+use crate::collector::Joiner;
 use crate::frame_rate::FrameRate;
 use crate::lane::{LaneSlot, NeedsRestart, end_for_restart};
 use crate::stream_threads::{Seat, StreamThreads};
@@ -138,6 +139,8 @@ pub struct Camera {
     pub open: Open,
     /// Its slot in the mailbox of each of its lanes.
     pub slots: Vec<LaneSlot>,
+    /// Joins the results of the lanes, if the configuration asks for it.
+    pub joiner: Option<Arc<Joiner>>,
     /// The next number that a message may carry; outlives the thread.
     pub sequence: Arc<AtomicU64>,
     /// Counts the cameras that may still deliver frames.
@@ -273,6 +276,7 @@ impl Camera {
             frame_rate: self.frame_rate,
             metrics: Arc::clone(&self.metrics),
             slots: self.slots.clone(),
+            joiner: self.joiner.clone(),
             sequence: Arc::clone(&self.sequence),
             clock: Arc::clone(&self.clock),
             stop: self.stop.clone(),

@@ -9,6 +9,7 @@
 //! from may hold it meanwhile.
 
 mod ignored;
+mod joiner;
 mod masks;
 mod message;
 mod rounding;
@@ -17,37 +18,32 @@ mod tracking;
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use visiond_annotate::annotator::Annotator;
 use visiond_engine::detector::Detection;
-use visiond_frames::clock::Clock;
 use visiond_frames::frame::{Frame, FrameFacts};
 use visiond_kernels::nvtx;
 use visiond_kernels::view::ViewSpec;
 use visiond_live::CameraView;
 use visiond_message::{Message, topic};
 use visiond_system::backoff::RateLimit;
-use visiond_system::stop::Stop;
 use visiond_telemetry::metrics::{CameraMetrics, LaneMetrics};
 use visiond_telemetry::trace;
-use visiond_tracker::TrackIds;
 
 pub use self::ignored::IgnoredArea;
+pub use self::joiner::{FrameTicket, Joiner, Ticket};
 pub use self::message::message_of;
 pub use self::selection::Selection;
 pub use self::tracking::{CameraTracks, FrameTracks, TrackBuffers, TrackSettings};
 use crate::frame_rate::FrameRate;
 use crate::lane_result::{LaneResult, ModelFacts};
 use crate::mailbox::Delivery;
+use crate::outlet::Outlet;
 
 /// How often to log masks that are too large for their message.
 const QUIET: Duration = Duration::from_secs(60);
-
-/// Publishes a message: the publisher's function, or a test's.
-pub type PublishFn = Arc<dyn Fn(&Arc<Message>) + Send + Sync>;
 
 /// A model that runs on a camera's frames.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -77,7 +73,9 @@ pub struct Collector {
     /// Which of the model's detections are kept.
     pub selection: Selection,
     /// See [`Message::topic`].
-    topic: Arc<str>,
+    pub topic: Arc<str>,
+    /// Joins the results of the camera's models, if the configuration asks for it, and the model's place in the camera's list.
+    group: Option<(Arc<Joiner>, usize)>,
     /// How models see its frames.
     pub view_spec: ViewSpec,
     outlet: Arc<Outlet>,
@@ -90,41 +88,6 @@ pub struct MaskWarnings(Mutex<RateLimit>);
 impl Default for MaskWarnings {
     fn default() -> Self {
         Self(Mutex::new(RateLimit::new(QUIET)))
-    }
-}
-
-/// Where the messages of all cameras go.
-pub struct Outlet {
-    /// Publishes a message.
-    pub publish: PublishFn,
-    /// How many messages may still be published.
-    pub message_limit: MessageLimit,
-    /// The clock for frames' ages.
-    pub clock: Arc<dyn Clock>,
-    /// The source of ids for the tracks of all cameras.
-    pub track_ids: Arc<TrackIds>,
-}
-
-/// How many messages may still be published, over all cameras.
-#[derive(Debug)]
-pub struct MessageLimit {
-    left: AtomicU64,
-    stop: Stop,
-}
-
-impl MessageLimit {
-    /// Allows this many messages, or any number. The last one raises `stop`.
-    pub fn new(messages: Option<u64>, stop: &Stop) -> Self {
-        Self { left: AtomicU64::new(messages.unwrap_or(u64::MAX)), stop: stop.clone() }
-    }
-
-    /// Counts one message; returns whether it may be published.
-    fn spend(&self) -> bool {
-        let spent = self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
-        if matches!(spent, Ok(0 | 1) | Err(_)) {
-            self.stop.raise();
-        }
-        spent.is_ok()
     }
 }
 
@@ -156,6 +119,7 @@ impl Collector {
             delivery,
             selection,
             topic,
+            group: None,
             view_spec,
             outlet,
             mask_warnings,
@@ -167,6 +131,12 @@ impl Collector {
     pub fn for_model(self, model: &CameraModel, is_first: bool) -> Self {
         let topic = topic(&self.metrics.name, &model.name, is_first);
         Self { selection: model.selection.clone(), topic, ..self }
+    }
+
+    /// Returns the collector with its results joined to those of other models; `place` is the model's in the camera's list.
+    #[must_use]
+    pub fn grouped(self, joiner: Option<Arc<Joiner>>, place: usize) -> Self {
+        Self { group: joiner.map(|joiner| (joiner, place)), ..self }
     }
 
     /// Returns the collector with areas in which detections are dropped.
@@ -205,18 +175,25 @@ impl Collector {
 
     /// Publishes a message that `lane` has made, unless the limit of messages is reached, and passes the frame's pixels to
     /// the live view and the annotator. Waits only for a sink or an annotator that must lose nothing.
+    ///
+    /// With a group, the message is published as a part of the frame's, now or later; [`Collector::drop_frame`] comes next.
     pub fn publish(&self, mut message: Message, view: Option<Arc<Frame>>, lane: &LaneMetrics) {
-        if !self.outlet.message_limit.spend() {
+        if self.group.is_none() && !self.outlet.message_limit.spend() {
             return;
         }
         let _range = nvtx::range(c"publish");
-        let _trace = trace::work_on("publish", &message.camera, message.sequence);
+        let _trace = trace::work_on("publish", &message.topic, message.sequence);
         let now_ns = self.outlet.clock.monotonic_ns();
         message.timings_us.total = now_ns.saturating_sub(message.monotonic_ns) / 1_000;
         let message = Arc::new(message);
         trace::frame(&message, now_ns);
-        (self.outlet.publish)(&message);
-        self.metrics.count_published(&message);
+        match &self.group {
+            Some((joiner, place)) => joiner.add(*place, &message),
+            None => {
+                (self.outlet.publish)(&message);
+                self.metrics.count_published(&message);
+            }
+        }
         // Done before the annotator, so that a disk that hangs does not keep the daemon from being ready.
         lane.note_frame();
         let Some(frame) = view else { return };
@@ -226,6 +203,14 @@ impl Collector {
                 Delivery::NewestWins => annotator.offer(frame, message),
                 Delivery::Lossless => annotator.offer_wait(frame, message),
             }
+        }
+    }
+
+    /// Notes that the lane is done with a frame, with a result or without. Waits only for a sink that must lose nothing.
+    pub fn drop_frame(&self, ticket: Option<Ticket>) {
+        drop(ticket);
+        if let Some((joiner, _)) = &self.group {
+            joiner.flush();
         }
     }
 

@@ -32,7 +32,7 @@ use visiond_system::stop::Stop;
 use visiond_telemetry::metrics::{Activity, DropCause, LaneMetrics};
 use visiond_telemetry::trace;
 
-use crate::collector::{CameraModel, Collector, TrackBuffers};
+use crate::collector::{CameraModel, Collector, Ticket, TrackBuffers};
 use crate::frame_rate::FrameRate;
 use crate::lane_result::{LaneResult, ModelFacts};
 use crate::mailbox::{Batch, Mailbox, TakeResult};
@@ -69,6 +69,8 @@ pub struct QueuedFrame {
     pub frame: Arc<Frame>,
     /// When it was put there, in nanoseconds on CLOCK_MONOTONIC.
     pub queued_ns: u64,
+    /// With `group`: kept until the lane has passed its result on, or has dropped the frame.
+    pub ticket: Option<Ticket>,
 }
 
 /// The mailbox of a lane.
@@ -159,6 +161,8 @@ struct PendingFrame {
     frame: Option<Arc<Frame>>,
     /// How long capture and queueing took.
     timings: Timings,
+    /// See [`QueuedFrame::ticket`].
+    ticket: Option<Ticket>,
 }
 
 /// A run in flight; its slot `i` holds the frame of `works[i]`.
@@ -389,7 +393,7 @@ impl Lane {
         let now_ns = self.clock.monotonic_ns();
         let trace = trace::work("begin run");
         state.works.extend(state.taken.drain(..).map(|(camera, queued)| receive(camera, queued, now_ns)));
-        state.works.iter().for_each(|work| trace.frame(&work.camera.metrics.name, work.facts.sequence));
+        state.works.iter().for_each(|work| trace.frame(&work.camera.topic, work.facts.sequence));
         while let Some(first) = state.works.front() {
             let error = match begin_run(runner, &state.works) {
                 Ok(run_id) => {
@@ -409,14 +413,14 @@ impl Lane {
                 Fault::Frame(index) if index < state.works.len() => {
                     if let Some(work) = state.works.remove(index) {
                         self.complain(&mut state.complaints, &work, &error);
-                        self.fail(&work);
+                        self.fail(work);
                     }
                 }
                 fault => {
                     state.failures += 1;
                     state.lost = (fault == Fault::GpuLost).then(|| error.to_string());
                     self.complain(&mut state.complaints, first, &error);
-                    state.works.drain(..).for_each(|work| self.fail(&work));
+                    state.works.drain(..).for_each(|work| self.fail(work));
                 }
             }
         }
@@ -453,7 +457,7 @@ impl Lane {
                 if let Some(first) = run.works.front() {
                     self.complain(&mut state.complaints, first, &error);
                 }
-                run.works.drain(..).for_each(|work| self.fail(&work));
+                run.works.drain(..).for_each(|work| self.fail(work));
             }
         }
         if let Some(run) = state.in_flight.pop_front() {
@@ -475,14 +479,14 @@ impl Lane {
         for slot in 0.. {
             let Some(work) = run.works.pop_front() else { break };
             let start = Instant::now();
-            let trace = trace::work_on("read", &work.camera.metrics.name, work.facts.sequence);
+            let trace = trace::work_on("read", &work.camera.topic, work.facts.sequence);
             if let Err(error) = runner.detections(run_id, slot, &mut state.found) {
                 self.complain(&mut state.complaints, &work, &error);
-                self.fail(&work);
+                self.fail(work);
                 continue;
             }
             work.camera.selection.keep_wanted(&mut state.found, &model.labels);
-            let PendingFrame { camera, facts, frame: view, timings: so_far } = work;
+            let PendingFrame { camera, facts, frame: view, timings: so_far, ticket } = work;
             let timings = Timings { preprocess: timings.preprocess_us, infer: timings.infer_us, ..so_far };
             camera.drop_ignored(&facts, model, &mut state.found);
             let (detections, values) = (&*state.found, runner.values());
@@ -492,6 +496,7 @@ impl Lane {
             drop(trace);
             self.metrics.enter(Activity::Publishing);
             camera.publish(message, view, &self.metrics);
+            camera.drop_frame(ticket);
             self.metrics.enter(Activity::Looking);
         }
     }
@@ -510,15 +515,23 @@ impl Lane {
     /// Drops all frames of the lane as failed.
     fn discard(&self, state: &mut LaneState) {
         let in_flight = state.in_flight.drain(..).flat_map(|run| run.works);
-        let works = state.works.drain(..).chain(in_flight).map(|work| work.camera);
+        let works = state.works.drain(..).chain(in_flight).map(|work| (work.camera, work.ticket));
         state.pacer.lost();
-        for camera in works.chain(state.taken.drain(..).map(|(camera, _)| camera)) {
-            camera.metrics.count_dropped_by(&self.metrics.name, DropCause::Failed, 1);
+        for (camera, ticket) in works.chain(state.taken.drain(..).map(|(camera, queued)| (camera, queued.ticket))) {
+            self.give_back(&camera, ticket);
         }
     }
 
-    fn fail(&self, work: &PendingFrame) {
-        work.camera.metrics.count_dropped_by(&self.metrics.name, DropCause::Failed, 1);
+    fn fail(&self, PendingFrame { camera, ticket, .. }: PendingFrame) {
+        self.give_back(&camera, ticket);
+    }
+
+    /// Counts a frame as failed. The message of a group may wait for it, and then for a sink.
+    fn give_back(&self, camera: &Collector, ticket: Option<Ticket>) {
+        camera.metrics.count_dropped_by(&self.metrics.name, DropCause::Failed, 1);
+        self.metrics.enter(Activity::Publishing);
+        camera.drop_frame(ticket);
+        self.metrics.enter(Activity::Looking);
     }
 
     fn complain(&self, complaints: &mut Complaints, work: &PendingFrame, error: &RunError) {
@@ -532,13 +545,13 @@ impl Lane {
 
 /// Makes a pending frame from one that was taken out of the mailbox at `now_ns`.
 fn receive(camera: Arc<Collector>, queued: QueuedFrame, now_ns: u64) -> PendingFrame {
-    let QueuedFrame { frame, queued_ns } = queued;
+    let QueuedFrame { frame, queued_ns, ticket } = queued;
     let timings = Timings {
         capture: queued_ns.saturating_sub(frame.timestamp.monotonic_ns) / 1_000,
         queue: now_ns.saturating_sub(queued_ns) / 1_000,
         ..Timings::default()
     };
-    PendingFrame { camera, facts: frame.facts(), frame: Some(frame), timings }
+    PendingFrame { camera, facts: frame.facts(), frame: Some(frame), timings, ticket }
 }
 
 /// Begins a run on all of `works`.

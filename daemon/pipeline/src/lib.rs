@@ -7,6 +7,7 @@ pub mod lane;
 pub mod lane_result;
 pub mod mailbox;
 pub mod model_runner;
+pub mod outlet;
 pub mod pacer;
 mod preview_player;
 pub mod status_line;

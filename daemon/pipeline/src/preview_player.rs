@@ -32,7 +32,7 @@ pub struct PreviewPlayer {
     pub open: Open,
     /// Where the frames go.
     pub feed: PreviewFeed,
-    /// Holds the camera's newest result.
+    /// Holds the newest result of each of the camera's models.
     pub live: Arc<Live>,
     /// When to reopen a stream that failed.
     pub retry_policy: RetryPolicy,
@@ -101,7 +101,10 @@ impl PreviewPlayer {
                         log::info!("camera {}, preview: {}", self.camera, source.describe());
                     }
                     let (live, camera) = (&self.live, &self.camera);
-                    self.feed.offer(frame, || Some(Arc::clone(live.messages().latest(camera)?.message())));
+                    self.feed.offer(frame, || {
+                        let newest = live.messages().latest_of(camera).into_iter();
+                        newest.map(|published| Arc::clone(published.message())).collect()
+                    });
                 }
                 Next::Lost { .. } => {}
                 Next::Waiting { reason } => return Err(SourceError::transient(reason)),

@@ -211,7 +211,7 @@ impl CameraSummary {
         let Self { name, published, captured, drops, .. } = self;
         let done = match self.models.len() {
             0 | 1 => format!("{published} of {captured} frames processed"),
-            models => format!("{captured} frames for {models} models, {published} messages"),
+            models => format!("{captured} frames for {models} models, {published} results"),
         };
         let mut first = format!("camera {name}: {done}, {:.1} per second, {drops}", self.frames_per_second);
         if self.errors > 0 {
@@ -423,7 +423,7 @@ mod tests {
         assert_eq!(
             [&summary.lines()[..1], &summary.lines()[4..6]].concat(),
             [
-                "camera street: 2 frames for 2 models, 2 messages, 1.0 per second, dropped 2 (overload 2)",
+                "camera street: 2 frames for 2 models, 2 results, 1.0 per second, dropped 2 (overload 2)",
                 "  model fake: 2 frames processed, none dropped, detections: 2 person, 1 dog",
                 "  model plates: 0 frames processed, dropped 2 (overload 2), detections: nothing",
             ]

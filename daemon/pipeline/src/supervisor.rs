@@ -29,12 +29,11 @@ use visiond_system::threads::finished_by;
 use visiond_telemetry::metrics::{Activity, CameraMetrics, DropCause, LaneMetrics, LaneView, Phase};
 
 use super::camera::{ActiveCameras, Camera, CameraStreams, RetryPolicy};
-use super::collector::{
-    CameraModel, CameraTracks, Collector, IgnoredArea, MaskWarnings, MessageLimit, Outlet, PublishFn, TrackSettings,
-};
+use super::collector::{CameraModel, CameraTracks, Collector, IgnoredArea, Joiner, MaskWarnings, TrackSettings};
 use super::frame_rate::FrameRate;
 use super::lane::{Lane, LaneMailbox, LaneModel, LaneSlot, ModelSwap, NeedsRestart};
 use super::mailbox::{Delivery, Mailbox};
+use super::outlet::{MessageLimit, Outlet, PublishFn};
 use super::preview_player::PreviewPlayer;
 
 /// A camera to run.
@@ -61,6 +60,8 @@ pub struct CameraSpec {
     pub models: Vec<CameraModel>,
     /// How they see its frames.
     pub view: ViewSpec,
+    /// Joins their results to one message per frame, which waits for them so long; `None`: a message for each model.
+    pub group_timeout: Option<Duration>,
 }
 
 /// A lane to run; at least one camera uses its model.
@@ -142,12 +143,14 @@ struct CameraRecord {
     mask_warnings: Arc<MaskWarnings>,
     /// `None` while the camera does not track objects.
     tracks: Option<Arc<Mutex<CameraTracks>>>,
+    /// `None` while each model has its own messages.
+    joiner: Option<Arc<Joiner>>,
 }
 
 impl CameraRecord {
     fn new(name: &Arc<str>) -> Self {
         let metrics = Arc::new(CameraMetrics::new(Arc::clone(name)));
-        Self { metrics, sequence: Arc::default(), mask_warnings: Arc::default(), tracks: None }
+        Self { metrics, sequence: Arc::default(), mask_warnings: Arc::default(), tracks: None, joiner: None }
     }
 }
 
@@ -321,10 +324,13 @@ impl Pipeline {
                 self.leaving.push(thread);
                 // The old thread still uses the old metrics and sequence.
                 let sequence = AtomicU64::new(record.sequence.load(Ordering::Relaxed));
+                // The joiner counts in the old metrics.
                 let (mask_warnings, tracks) = (record.mask_warnings, record.tracks);
                 record =
                     CameraRecord { sequence: Arc::new(sequence), mask_warnings, tracks, ..CameraRecord::new(&name) };
             }
+            // Of the frames that were taken out of the mailboxes.
+            record.joiner.iter().for_each(|joiner| joiner.flush());
             records.insert(name, record);
         }
         records
@@ -381,13 +387,21 @@ impl Pipeline {
                 });
                 let names: Vec<_> = camera.models.iter().map(|model| Arc::clone(&model.name)).collect();
                 record.metrics.set_models(&names);
+                record.metrics.set_grouped(camera.group_timeout.is_some());
+                let joiner = camera.group_timeout.map(|timeout| {
+                    let new = || Arc::new(Joiner::new(&record.metrics, &self.outlet));
+                    let joiner = Arc::clone(record.joiner.get_or_insert_with(new));
+                    joiner.set_timeout(Some(timeout).filter(|_| camera.delivery == Delivery::NewestWins));
+                    joiner
+                });
+                record.joiner.clone_from(&joiner);
                 let collector = |(index, model): (usize, &CameraModel)| {
                     let CameraRecord { metrics, mask_warnings, .. } = record.clone();
                     let (annotator, view) = (camera.annotator.clone(), self.context.live.view(&camera.name));
                     let tracking = tracking.clone().filter(|_| index == 0);
                     let (delivery, outlet) = (camera.delivery, Arc::clone(&self.outlet));
                     let new = Collector::new(metrics, annotator, tracking, view, delivery, outlet, mask_warnings);
-                    let new = new.for_model(model, index == 0);
+                    let new = new.for_model(model, index == 0).grouped(joiner.clone(), index);
                     Arc::new(new.ignoring(camera.ignored.clone()).seen_as(camera.view))
                 };
                 camera.models.iter().enumerate().map(collector).collect()
@@ -463,6 +477,7 @@ impl Pipeline {
             metrics: Arc::clone(&record.metrics),
             open,
             slots: slots.clone(),
+            joiner: record.joiner.clone(),
             sequence: Arc::clone(&record.sequence),
             active_cameras: Arc::clone(&self.active_cameras),
             retry_policy: self.context.retry_policy,
@@ -521,7 +536,11 @@ impl Pipeline {
     pub fn join(&self, deadline: Instant) -> bool {
         let cameras = self.cameras.iter().flat_map(|camera| [&camera.thread].into_iter().chain(&camera.preview));
         let threads = self.lanes.iter().map(|lane| &lane.thread).chain(cameras).chain(&self.leaving);
-        if finished_by(threads, deadline) {
+        let has_ended = finished_by(threads, deadline);
+        // Of frames that no lane got to.
+        let joiners = self.cameras.iter().filter_map(|camera| camera.record.joiner.as_ref());
+        joiners.for_each(|joiner| joiner.flush_all());
+        if has_ended {
             return true;
         }
         for lane in self.lanes.iter().filter(|lane| lane.metrics.activity() != Activity::Ended) {

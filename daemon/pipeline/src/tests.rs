@@ -166,6 +166,7 @@ fn thirty_days_of_a_camera_that_fails_now_and_then_agree_in_messages_numbers_and
     let camera = Camera {
         metrics: Arc::clone(&metrics),
         open: Box::new(world),
+        joiner: None,
         slots: vec![LaneSlot {
             mailbox: Arc::clone(&mailbox),
             number: slot,

@@ -248,7 +248,7 @@ impl MqttClient {
             payload: message.line.clone(),
             // 0 to 2.
             qos: self.config.qos_detections as u8,
-            retain: self.config.retain,
+            retain: self.config.retain && self.cameras.may_retain(&message.camera),
             content_type: Some(JSON),
             id: Some(message.id.clone()),
             expiry_seconds: (expiry > 0).then_some(expiry),

@@ -160,7 +160,7 @@ impl UnixSink {
     }
 
     fn send_to_all(&mut self, message: &Arc<Published>, counters: &Counters) {
-        let _trace = trace::work_on("write", &message.message().camera, message.message().sequence);
+        let _trace = trace::work_on("write", &message.message().topic, message.message().sequence);
         for reader in &mut self.readers {
             Counters::add(&counters.reader_lost, reader.queue(message, self.reader_buffer_bytes));
             reader.send();

@@ -61,7 +61,7 @@ pub fn prove(
     cameras: &[&str],
     limit: Duration,
 ) -> Result<TrialModel, CanaryError> {
-    let (samples, fps) = samples(live, candidate.detector.input_size(), cameras)?;
+    let (samples, fps) = samples(live, name, candidate.detector.input_size(), cameras)?;
     let (report, reports) = channel();
     let names: Vec<_> = samples.iter().map(|sample| sample.name.clone()).collect();
     let trial = Trial { name: name.to_owned(), candidate, limit };
@@ -91,15 +91,21 @@ pub fn prove(
     }
 }
 
-/// Returns a frame of each camera that delivers one, otherwise a grey one, and the sum of the cameras' frames per second.
-pub fn samples(live: &Live, input_size: (u32, u32), cameras: &[&str]) -> Result<(Vec<Sample>, f64), CanaryError> {
+/// Returns a frame of each camera that delivers one, otherwise a grey one, and the sum of the cameras' frames per second for `model`. A
+/// camera that the model does not run on yet counts with the frames of its fastest model.
+pub fn samples(
+    live: &Live,
+    model: &str,
+    input_size: (u32, u32),
+    cameras: &[&str],
+) -> Result<(Vec<Sample>, f64), CanaryError> {
     let until = Instant::now() + FRAME_TIMEOUT;
     let lanes = live.lanes();
     let running = cameras_of(&lanes).into_iter().map(|known| known.camera);
     let running = running.filter(|camera| cameras.contains(&&*camera.name) && camera.phase() == Phase::Streaming);
     let (mut samples, mut fps) = (Vec::new(), 0.0);
     for camera in running {
-        fps += camera.fps();
+        fps += camera.fps_of(model);
         let left = until.saturating_duration_since(Instant::now());
         let frame = live.view(&camera.name).frame(left);
         samples.extend(frame.map(|frame| Sample { name: format!("a frame of camera {}", camera.name), frame }));

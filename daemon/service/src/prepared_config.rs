@@ -6,6 +6,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use visiond_annotate::annotator::Annotator;
 use visiond_capture::Buffers;
@@ -24,6 +25,9 @@ use visiond_system::stop::Stop;
 use crate::canary::{self, TrialModel};
 use crate::error::ServiceError;
 use crate::model_trial;
+
+/// The default of `group_timeout`: five frames at 30 frames per second for an inference of 150 ms, and one that it waits for the lane.
+const GROUP_TIMEOUT: Duration = Duration::from_millis(200);
 
 /// The running configuration, from which the next one takes over unchanged parts.
 #[derive(Clone, Default)]
@@ -251,6 +255,7 @@ impl PreparedConfig {
             keeps_tracks,
             models,
             view: camera.view(),
+            group_timeout: camera.group.then(|| camera.group_timeout.unwrap_or(GROUP_TIMEOUT)),
         });
         Ok(())
     }

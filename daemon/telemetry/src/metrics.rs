@@ -207,6 +207,7 @@ pub struct CameraMetrics {
     dropped: [Counter; DropCause::ALL.len()],
     stages: [Histogram; Stage::ALL.len()],
     models: Mutex<Vec<ModelShare>>,
+    is_grouped: AtomicBool,
     io: Mutex<Option<&'static str>>,
     decoder: Mutex<Option<&'static str>>,
     frame: Mutex<FrameShape>,
@@ -305,6 +306,16 @@ impl CameraMetrics {
         models.sort_by_key(|share| place(share).unwrap_or(usize::MAX));
     }
 
+    /// Records whether a frame has one message, with the results of all models, from now on.
+    pub fn set_grouped(&self, is_grouped: bool) {
+        self.is_grouped.store(is_grouped, Ordering::Relaxed);
+    }
+
+    /// Returns whether a frame has one message with the results of all models.
+    pub fn is_grouped(&self) -> bool {
+        self.is_grouped.load(Ordering::Relaxed)
+    }
+
     /// Returns the names of the models that run on the camera's frames, in their order.
     pub fn models(&self) -> Vec<Arc<str>> {
         self.models.lock().iter().filter(|share| share.runs).map(|share| Arc::clone(&share.name)).collect()
@@ -358,6 +369,14 @@ impl CameraMetrics {
     pub fn fps(&self) -> f64 {
         // Not `sum`, which is -0.0 of nothing.
         self.models.lock().iter().filter(|share| share.runs).fold(0.0, |all, share| all + share.rate.per_second())
+    }
+
+    /// Returns messages per second of a model over the last five seconds; of the fastest one if this one does not run.
+    pub fn fps_of(&self, model: &str) -> f64 {
+        let models = self.models.lock();
+        let rates = || models.iter().filter(|share| share.runs).map(|share| (&*share.name, share.rate.per_second()));
+        let own = rates().find(|(name, _)| *name == model).map(|(_, rate)| rate);
+        own.unwrap_or_else(|| rates().fold(0.0, |most, (_, rate)| most.max(rate)))
     }
 
     /// Returns the camera's status without the parts that only other components know: its models, stages, images and newest
@@ -622,6 +641,25 @@ mod tests {
             metrics.fps()
         });
         assert!(seen.into_iter().any(|fps| fps > 0.0));
+    }
+
+    #[test]
+    fn the_rate_of_a_model_is_its_own_and_that_of_a_new_one_the_fastest() {
+        let metrics = CameraMetrics::new("door".into());
+        metrics.set_models(&["slow".into(), "fast".into()]);
+        let of = |name| Message { model: visiond_message::testing::model(name), ..message("door", &[]) };
+        let (slow, fast) = (of("slow"), of("fast"));
+        // Repeated until the rates are the same before and after.
+        let seen = (0..6_000).find_map(|_| {
+            metrics.count_published(&slow);
+            (0..9).for_each(|_| metrics.count_published(&fast));
+            std::thread::sleep(std::time::Duration::from_millis(10));
+            let rates = || [metrics.fps_of("slow"), metrics.fps_of("fast"), metrics.fps_of("new"), metrics.fps()];
+            let before = rates();
+            (before[0] > 0.0 && before == rates()).then_some(before)
+        });
+        let [slow, fast, new, all] = seen.expect("the same rates twice");
+        assert!(fast > 3.0 * slow && new == fast && (all - slow - fast).abs() < 1e-6, "{slow} {fast} {new} {all}");
     }
 
     #[test]

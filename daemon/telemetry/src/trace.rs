@@ -22,8 +22,11 @@ pub const MOST_EVENTS: usize = 100_000;
 /// Maximum seconds of a recording.
 pub const MOST_SECONDS: u64 = 60;
 
-/// Name of the event for a whole frame; the page shows the name of the camera.
+/// Name of the event for a whole frame; the page shows the name of the camera, and of its further model.
 const FRAME: &str = "frame";
+
+/// Name of the work that hands a frame to all models of its camera.
+pub const DELIVER: &str = "deliver";
 
 /// Whether a recording runs. Only a hint: [`STATE`] decides.
 static ON: AtomicBool = AtomicBool::new(false);
@@ -66,7 +69,7 @@ struct Event {
     frame: Option<FrameKey>,
 }
 
-/// A frame, by camera and number.
+/// A frame of a model, by topic (see [`Message::topic`]) and number.
 type FrameKey = (Arc<str>, u64);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -125,20 +128,20 @@ pub fn work(what: &'static str) -> Work {
     }))
 }
 
-/// Reports that this thread starts `what` with a frame.
-pub fn work_on(what: &'static str, camera: &Arc<str>, sequence: u64) -> Work {
+/// Reports that this thread starts `what` with a frame, for the camera and model of `topic` (see [`Message::topic`]).
+pub fn work_on(what: &'static str, topic: &Arc<str>, sequence: u64) -> Work {
     let mut work = work(what);
     if let Work(Some(event)) = &mut work {
-        event.frame = Some((Arc::clone(camera), sequence));
+        event.frame = Some((Arc::clone(topic), sequence));
     }
     work
 }
 
 impl Work {
     /// Reports that the work also concerns this frame.
-    pub fn frame(&self, camera: &Arc<str>, sequence: u64) {
+    pub fn frame(&self, topic: &Arc<str>, sequence: u64) {
         if let Self(Some(event)) = self {
-            let frame = Some((Arc::clone(camera), sequence));
+            let frame = Some((Arc::clone(topic), sequence));
             record(Event { kind: Kind::InHand, to_ns: event.from_ns, frame, ..event.clone() });
         }
     }
@@ -159,7 +162,7 @@ pub fn frame(message: &Message, end_ns: u64) {
         return;
     }
     let stage = |what, from_ns: u64, to_ns: u64| {
-        let frame = Some((Arc::clone(&message.camera), message.sequence));
+        let frame = Some((Arc::clone(&message.topic), message.sequence));
         record(Event { kind: Kind::Stage, what, thread: 0, from_ns, to_ns: to_ns.min(end_ns), frame });
     };
     let times = &message.timings_us;

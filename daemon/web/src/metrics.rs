@@ -161,7 +161,13 @@ fn cameras(page: &mut MetricsText, cameras: &[CameraStatus]) {
             family.add(&[("camera", &camera.name), ("attribute", name), ("label", label)], 1.0);
         }
     }
-    let columns: [Column<CameraStatus>; 5] = [
+    let columns: [Column<CameraStatus>; 6] = [
+        (
+            COUNTER,
+            "visiond_camera_incomplete_groups_total",
+            "Messages of several models without the result of each.",
+            |camera| camera.incomplete_groups as f64,
+        ),
         (COUNTER, "visiond_camera_truncated_masks_total", "Masks that were too much for their message.", |camera| {
             camera.truncated_masks as f64
         }),

@@ -148,11 +148,9 @@ fn a_busy_drawer_drops_frames_by_count_and_gives_their_buffers_back() {
     assert!((0..4).map(|_| pool.take()).all(|buffer| buffer.is_some()));
 }
 
-#[test]
-fn a_lane_that_waits_is_released_by_close() {
-    let pool = pool();
-    // No thread takes a frame, as with a disk that hangs.
-    let annotator = Annotator {
+/// No thread takes a frame, as with a disk that hangs.
+fn without_a_thread() -> Annotator {
+    Annotator {
         camera: "door".to_owned(),
         every: 1,
         on_detection: false,
@@ -161,7 +159,29 @@ fn a_lane_that_waits_is_released_by_close() {
         counters: Arc::default(),
         slot: Arc::default(),
         thread: Mutex::default(),
-    };
+    }
+}
+
+#[test]
+fn models_that_finish_at_once_lose_no_image_to_each_other() {
+    let (pool, annotator) = (pool(), without_a_thread());
+    let of_model =
+        |topic: &str, sequence| Arc::new(Message { topic: topic.into(), ..message(sequence, 1).as_ref().clone() });
+    for topic in ["door", "door/plates", "door/faces"] {
+        annotator.offer(frame(&pool, 7), of_model(topic, 7));
+    }
+    assert_eq!(annotator.counts().dropped_busy, 0);
+    annotator.offer(frame(&pool, 8), of_model("door/plates", 8));
+    assert_eq!(annotator.counts().dropped_busy, 1, "one of each waits");
+    annotator.slot.close();
+    let order: Vec<_> =
+        std::iter::from_fn(|| annotator.slot.take()).map(|(_, message, _)| message.topic.to_string()).collect();
+    assert_eq!(order, ["door", "door/plates", "door/faces"]);
+}
+
+#[test]
+fn a_lane_that_waits_is_released_by_close() {
+    let (pool, annotator) = (pool(), without_a_thread());
     annotator.offer_wait(frame(&pool, 0), message(0, 1));
     std::thread::scope(|scope| {
         let (second, annotator) = (frame(&pool, 1), &annotator);

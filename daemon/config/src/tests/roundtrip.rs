@@ -248,7 +248,7 @@ fn view() -> impl Strategy<Value = (Option<Crop>, Option<u32>, Option<Flip>)> {
 prop_compose! {
     fn camera()(
         model in 0_usize..8, enabled: bool, fps in of(0.001..=1000.0_f64), source in source(), annotate in of(annotate()),
-        track in of(track()), smooth: bool, mut models in vec(camera_model(), 1..4), ignore in vec(ignore(), 0..3),
+        track in of(track()), smooth: bool, group: bool, group_timeout in of(duration(10, 10_000)), mut models in vec(camera_model(), 1..4), ignore in vec(ignore(), 0..3),
         privacy in vec(privacy(), 0..3), (crop, rotate, flip) in view(),
     ) -> (usize, CameraConfig) {
         // Only where frames may be skipped.
@@ -262,7 +262,7 @@ prop_compose! {
             !matches!(source, SourceConfig::V4l2(_) | SourceConfig::Command(_) | SourceConfig::Pattern(_))
         });
         let camera = CameraConfig {
-            name: String::new(), model: None, models, enabled, max_fps, crop, rotate, flip, source, annotate, track, smooth,
+            name: String::new(), model: None, models, group, group_timeout, enabled, max_fps, crop, rotate, flip, source, annotate, track, smooth,
             privacy, ignore,
         };
         (model, camera)
@@ -427,6 +427,10 @@ prop_compose! {
                 camera.model = None;
                 listed.name.clone_from(&model.name);
             }
+            (camera.group, camera.group_timeout) = match camera.models.len() {
+                0 | 1 => (false, None),
+                _ => (camera.group, camera.group_timeout.filter(|_| camera.group)),
+            };
             match &mut camera.source {
                 SourceConfig::V4l2(v4l2) => match &mut v4l2.device {
                     CameraName::Node(path) => numbered(path, i),

@@ -31,6 +31,11 @@ section! {
         /// The models that process its frames, in place of `model`: their names, `["people", "plates"]`, or a table for each,
         /// `[[camera.models]]`. Every frame is captured once. The first one is the camera's main model: see docs/several-models.md.
         models: Vec<CameraModelConfig> as tables_or_names() => part,
+        /// Send one message per frame with the results of all models, in place of one for each model. See docs/several-models.md.
+        group: bool as flag() => default(false),
+        /// How long a frame waits for its models with `group`; a result that comes later is dropped. Without it 200 ms, enough for
+        /// inferences of up to 150 ms at 30 frames per second. A source that waits for the models waits for all of them.
+        group_timeout: Option<Duration> as duration(10 * MS..=10 * SECOND) => optional(r#""200 ms""#),
         /// Whether the camera runs.
         enabled: bool as flag() => default(true),
         /// Maximum frames per second for its models; further frames are skipped, which counts as the drop cause "skipped".

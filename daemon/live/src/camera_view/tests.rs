@@ -140,6 +140,37 @@ fn a_picture_is_made_once_for_all_watchers() {
 }
 
 #[test]
+fn a_slow_models_frame_is_not_shown_after_a_newer_one_of_a_fast_model() {
+    let live = Live::new();
+    live.set_max_fps(1000.0);
+    let (view, pool) = (live.view("door"), pool(4));
+    let mut watch = view.watch(PictureStream::Shown, false).unwrap();
+    let slow = Arc::new(frame(&pool, 5).unwrap());
+    // The encoder may hold the view's lock, so a frame is offered until it is shown.
+    let mut show = |sequence| {
+        block_on(async {
+            loop {
+                offer(&view, &pool, sequence);
+                if let Ok(picture) = tokio::time::timeout(Duration::from_millis(50), watch.next()).await {
+                    break picture.unwrap().sequence;
+                }
+            }
+        })
+    };
+    assert_eq!(show(6), Some(6));
+    let waiting = WaitingClient::new(&view, PictureStream::Shown);
+    for _ in 0..10 {
+        wait_until("a frame to be wanted", || view.wanted());
+        view.offer(&slow, &Arc::new(message("door", &[])));
+        assert!(view.wanted(), "it was not taken");
+    }
+    drop(waiting);
+    assert_eq!(show(7), Some(7));
+    // A camera that was removed and added again.
+    while show(0) != Some(0) {}
+}
+
+#[test]
 fn for_a_watcher_that_does_not_read_one_picture_is_made_and_forgotten_with_it() {
     let live = Live::new();
     live.set_max_fps(1000.0);

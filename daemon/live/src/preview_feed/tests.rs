@@ -43,7 +43,7 @@ impl Bench {
         self.offer_preview(door_result);
     }
 
-    fn offer_preview(&mut self, latest: impl FnOnce(u64) -> Option<Arc<Message>>) {
+    fn offer_preview(&mut self, latest: impl FnOnce(u64) -> Vec<Arc<Message>>) {
         if let Some(frame) = frame(&self.pool, PREVIEW) {
             let captured_ns = frame.timestamp.monotonic_ns;
             self.feed.offer(frame, || latest(captured_ns));
@@ -69,9 +69,9 @@ impl Bench {
 }
 
 /// A result for a frame that was captured just before.
-fn door_result(captured_ns: u64) -> Option<Arc<Message>> {
+fn door_result(captured_ns: u64) -> Vec<Arc<Message>> {
     let message = door_message(7, 0);
-    Some(Arc::new(Message { monotonic_ns: captured_ns - 1, ..Message::clone(&message) }))
+    vec![Arc::new(Message { monotonic_ns: captured_ns - 1, ..Message::clone(&message) })]
 }
 
 /// The source of the frame in an image without boxes.
@@ -157,12 +157,16 @@ fn an_old_result_is_not_drawn() {
     let mut people = bench.view.watch(PictureStream::Shown, true).unwrap();
     let old = |captured_ns: u64| {
         let message = message("door", &["cat"]);
-        Some(Arc::new(Message { monotonic_ns: captured_ns.saturating_sub(6_000_000_000), ..message }))
+        vec![Arc::new(Message { monotonic_ns: captured_ns.saturating_sub(6_000_000_000), ..message })]
     };
     let picture = bench.next(&mut people, |bench| bench.offer_preview(old));
     assert_eq!((origin(&picture), picture.sequence), (PREVIEW, None));
-    let picture = bench.next(&mut people, |bench| bench.offer_preview(|_| None));
+    let picture = bench.next(&mut people, |bench| bench.offer_preview(|_| Vec::new()));
     assert_eq!((origin(&picture), picture.sequence), (PREVIEW, None));
+    // Another model still gives results.
+    let other = |captured_ns| [old(captured_ns), door_result(captured_ns)].concat();
+    let picture = bench.next(&mut people, |bench| bench.offer_preview(other));
+    assert_eq!((origin(&picture), picture.sequence), (PREVIEW, Some(7)));
     assert!(is_near(9_000_000_000, 4_000_000_000) && !is_near(9_000_000_001, 4_000_000_000));
     assert!(is_near(1, 2), "a result may be for a later frame");
 }

@@ -17,6 +17,7 @@ use visiond_system::stop::Stop;
 use visiond_telemetry::metrics::{CameraMetrics, DropCause};
 use visiond_telemetry::trace;
 
+use crate::collector::{FrameTicket, Joiner};
 use crate::frame_rate::FrameRate;
 use crate::lane::{LaneSlot, QueuedFrame};
 use crate::mailbox::Put;
@@ -32,6 +33,8 @@ pub struct CameraStream {
     pub(super) frame_rate: FrameRate,
     pub(super) metrics: Arc<CameraMetrics>,
     pub(super) slots: Vec<LaneSlot>,
+    /// See [`Camera::joiner`](super::Camera::joiner).
+    pub(super) joiner: Option<Arc<Joiner>>,
     pub(super) sequence: Arc<AtomicU64>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) stop: Stop,
@@ -78,17 +81,19 @@ impl CameraStream {
         }
         let queued_ns = self.clock.monotonic_ns();
         let _waiting = self.stop.waiting();
-        let _trace = trace::work_on("deliver", &self.metrics.name, frame.sequence);
+        let _trace = trace::work_on(trace::DELIVER, &self.metrics.name, frame.sequence);
         // Several lanes may read a frame at once only if its memory needs no attaching, which the service checks: memory
         // attached to one lane's stream is inaccessible to the others.
         let (frame, mut is_wanted) = (Arc::new(frame), false);
+        let group = self.joiner.as_ref().map(|joiner| joiner.announce(frame.sequence));
         for LaneSlot { mailbox, number, model, frame_rate } in &mut self.slots {
             if !frame_rate.takes(frame.timestamp.monotonic_ns) {
                 self.metrics.count_dropped_by(model, DropCause::Skipped, 1);
                 is_wanted = true;
                 continue;
             }
-            match mailbox.put(*number, QueuedFrame { frame: Arc::clone(&frame), queued_ns }) {
+            let (frame, ticket) = (Arc::clone(&frame), group.as_ref().map(FrameTicket::lend));
+            match mailbox.put(*number, QueuedFrame { frame, queued_ns, ticket }) {
                 Put::Stored => is_wanted = true,
                 Put::Displaced(_) => {
                     self.metrics.count_dropped_by(model, DropCause::Overload, 1);
@@ -97,6 +102,9 @@ impl CameraStream {
                 Put::Stopped(_) => {}
             }
         }
+        drop(group);
+        // The frames that were displaced may have been the last that a message waited for.
+        self.joiner.iter().for_each(|joiner| joiner.flush());
         is_wanted
     }
 

@@ -279,6 +279,7 @@ fn start_on(
     let camera = Camera {
         metrics: Arc::clone(&metrics),
         open,
+        joiner: None,
         slots: vec![LaneSlot {
             mailbox: Arc::clone(&mailbox),
             number: slot,
@@ -453,6 +454,39 @@ fn frames_beyond_max_fps_are_skipped_and_counted() {
 }
 
 #[test]
+fn the_rate_of_a_model_goes_on_when_its_camera_is_opened_again() {
+    use Event::{Dies, Ends, Frame};
+    let (stop, mailbox) = (Stop::new().unwrap(), Arc::new(Mailbox::default()));
+    let metrics = Arc::new(CameraMetrics::new("door".into()));
+    let number = mailbox.add(testing::camera(&metrics), Delivery::Lossless);
+    let (slot, every) = (Arc::clone(&mailbox), FrameRate::default().every(3));
+    let source = |frames: std::ops::Range<u64>, end| Opening::Source(frames.map(Frame).chain([end]).collect());
+    let camera = Camera {
+        metrics: Arc::clone(&metrics),
+        open: scripted(vec![source(0..5, Dies), source(0..3, Dies), source(0..2, Ends)]),
+        joiner: None,
+        slots: vec![LaneSlot { mailbox: slot, number, model: "fake".into(), frame_rate: every }],
+        sequence: Arc::default(),
+        active_cameras: Arc::new(ActiveCameras::new(1).unwrap()),
+        retry_policy: RetryPolicy::default(),
+        frame_rate: FrameRate::default(),
+        clock: Arc::new(SystemClock),
+        stream_threads: Arc::default(),
+        end: stop.clone(),
+        needs_restart: NeedsRestart::default(),
+        stop,
+    };
+    let thread = std::thread::spawn(move || camera.run());
+    let (mut sequences, mut out) = (Vec::new(), Vec::new());
+    while mailbox.take(Batch { most: 1, wait: Duration::ZERO }, HANG, &mut out) == TakeResult::Frames {
+        sequences.extend(out.drain(..).map(|(_, queued)| queued.frame.sequence));
+    }
+    thread.join().unwrap();
+    assert_eq!(sequences, [0, 3, 6, 9], "every third of the ten, whichever source had them");
+    assert_eq!(metrics.snapshot().dropped[DropCause::Skipped as usize], 6);
+}
+
+#[test]
 fn pauses_grow_to_the_limit_of_their_kind() {
     let errors = || (0..12).map(|_| away()).collect();
     for (is_device, limit) in [(true, 1_500), (false, 5_000)] {
@@ -604,6 +638,7 @@ fn another_reason_is_told_when_it_lasts() {
         Camera {
             metrics: Arc::new(CameraMetrics::new("door".into())),
             open: Box::new(|| Err(SourceError::transient("never called"))),
+            joiner: None,
             slots: vec![LaneSlot { mailbox, number: 0, model: "fake".into(), frame_rate: FrameRate::default() }],
             sequence: Arc::default(),
             active_cameras: Arc::new(ActiveCameras::new(1).unwrap()),
@@ -674,6 +709,7 @@ fn a_camera_that_comes_and_goes_says_so_once_and_then_that_it_is_steady() {
     let camera = Camera {
         metrics,
         open: Box::new(Impatient { script: script.into(), is_device: false, pauses }),
+        joiner: None,
         slots: vec![LaneSlot {
             mailbox: Arc::clone(&mailbox),
             number: slot,

@@ -43,6 +43,7 @@ pub fn message_of(camera: &Arc<str>, result: &LaneResult<'_>, tracks: FrameTrack
         attributes: attributes_of(&values.attributes),
         embedding: embedding_of(values),
         depth: depth_of(&values.depth),
+        results: Vec::new(),
     }
 }
 

@@ -12,6 +12,7 @@ use visiond_live::{Live, PictureStream};
 use visiond_message::Timings;
 use visiond_message::status::AnnotateCounts;
 use visiond_system::outage::IfUnusable;
+use visiond_system::stop::Stop;
 use visiond_system::testing::hang;
 
 use super::*;

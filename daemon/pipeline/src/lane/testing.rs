@@ -13,8 +13,8 @@ use visiond_message::Message;
 use visiond_telemetry::metrics::CameraMetrics;
 
 use super::*;
-use crate::collector::{MessageLimit, Outlet, PublishFn};
 use crate::mailbox::Delivery;
+use crate::outlet::{MessageLimit, Outlet, PublishFn};
 
 /// Where the messages of a test's cameras go, at most `messages`.
 pub fn outlet(publish: PublishFn, messages: Option<u64>, clock: Arc<dyn Clock>, stop: &Stop) -> Arc<Outlet> {

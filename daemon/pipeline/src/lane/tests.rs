@@ -86,7 +86,10 @@ fn fake_model(name: &str, batch: usize, max_in_flight: usize, act: fn(u8) -> Act
 impl Bench {
     fn put(&self, camera: usize, frame: Frame) {
         let queued_ns = SystemClock.monotonic_ns();
-        assert!(matches!(self.mailbox.put(camera, QueuedFrame { frame: Arc::new(frame), queued_ns }), Put::Stored));
+        assert!(matches!(
+            self.mailbox.put(camera, QueuedFrame { frame: Arc::new(frame), queued_ns, ticket: None }),
+            Put::Stored
+        ));
     }
 
     fn end(self) -> (Vec<Arc<Message>>, Vec<Arc<CameraMetrics>>, Arc<LaneMetrics>) {
@@ -132,7 +135,7 @@ fn a_message_says_how_long_its_frame_was_captured_and_queued() {
     let (pool, metrics) = (pool(1), Arc::new(CameraMetrics::new("door".into())));
     let frame = frame(&pool, 7).unwrap();
     let captured_ns = frame.timestamp.monotonic_ns;
-    let queued = QueuedFrame { frame: Arc::new(frame), queued_ns: captured_ns + 4_000_000 };
+    let queued = QueuedFrame { frame: Arc::new(frame), queued_ns: captured_ns + 4_000_000, ticket: None };
     let work = receive(camera(&metrics), queued, captured_ns + 9_500_000);
     let timings = work.timings;
     assert_eq!((timings.capture, timings.queue, timings.total), (4_000, 5_500, 0));
@@ -237,7 +240,11 @@ fn a_run_that_succeeds_makes_the_next_pause_short_again() {
     let pauses: Vec<_> = (0..5).map(|_| state.backoff.pause()).collect();
     state.failures = FAILURES_UNTIL_REBUILD - 1;
     let metrics = Arc::new(CameraMetrics::new("cam".into()));
-    let queued = QueuedFrame { frame: Arc::new(frame(&pool(1), 0).unwrap()), queued_ns: SystemClock.monotonic_ns() };
+    let queued = QueuedFrame {
+        frame: Arc::new(frame(&pool(1), 0).unwrap()),
+        queued_ns: SystemClock.monotonic_ns(),
+        ticket: None,
+    };
     let outlet = outlet(publish, None, Arc::new(SystemClock), &stop);
     state.taken.push((camera_to(&outlet, &metrics), queued));
     lane.begin(&mut runner, &mut state);

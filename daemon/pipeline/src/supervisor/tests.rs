@@ -72,6 +72,7 @@ fn starts(name: &str, orders: &Arc<Orders>) -> CameraSpec {
         keeps_tracks: false,
         models: vec![CameraModel { name: "fake".into(), ..CameraModel::default() }],
         view: ViewSpec::default(),
+        group_timeout: None,
     }
 }
 
@@ -88,6 +89,7 @@ fn stays(name: &str) -> CameraSpec {
         keeps_tracks: false,
         models: vec![CameraModel { name: "fake".into(), ..CameraModel::default() }],
         view: ViewSpec::default(),
+        group_timeout: None,
     }
 }
 

@@ -69,6 +69,8 @@ pub struct RetainedCameras {
 struct Known {
     /// The names of its models, separated by commas.
     models: Arc<str>,
+    /// Whether its messages have the results of all models.
+    is_grouped: bool,
     /// The outputs of its models other than detections.
     values: Vec<Arc<ModelValues>>,
     /// The form of its ids in Home Assistant; `None` while it depends on a search for retained messages that has not ended.
@@ -217,6 +219,13 @@ impl RetainedCameras {
         }
     }
 
+    /// Whether the broker may retain detections of this source (see [`QueuedMessage::camera`](crate::broker::QueuedMessage::camera)): its camera and model run. A message that
+    /// waited for longer must not bring a topic back that was cleared.
+    pub fn may_retain(&self, source: &str) -> bool {
+        let camera = source.split_once('/').and_then(|(camera, _)| self.known.get(camera));
+        self.live.messages().runs_topic(source) && !camera.is_some_and(|known| known.is_grouped)
+    }
+
     /// Clears the retained message on this topic once there is room.
     fn clear_later(&mut self, topic: String) {
         let bytes = topic.len();
@@ -292,8 +301,9 @@ impl RetainedCameras {
                 if self.config.protocol == MqttProtocol::V5 {
                     let snapshots = self.config.snapshot_interval.is_zero().then(|| self.topics.snapshot("+"));
                     topics.extend(snapshots);
-                    let detections = ["+", "+/+"].map(|camera| self.topics.detections(camera));
-                    topics.extend(detections.into_iter().filter(|_| !self.config.retain));
+                    topics.extend((!self.config.retain).then(|| self.topics.detections("+")));
+                    // Of further models, which a camera may have lost since the last run.
+                    topics.push(self.topics.detections("+/+"));
                 }
                 session.subscribe(&topics, true);
                 self.retained_scan = RetainedScan::Receiving { topics, since: now, last: now };
@@ -326,11 +336,12 @@ impl RetainedCameras {
             self.stale = true;
             Known::default()
         });
-        if *known.models != *models || known.values != values {
-            let before = detections_of(&self.topics, name, &known.models);
-            (known.models, known.values) = (models.into(), values);
+        let is_grouped = camera.is_grouped();
+        if *known.models != *models || known.values != values || known.is_grouped != is_grouped {
+            let before = known.detections(&self.topics, name);
+            (known.models, known.values, known.is_grouped) = (models.into(), values, is_grouped);
             self.stale = true;
-            let after = detections_of(&self.topics, name, &known.models);
+            let after = known.detections(&self.topics, name);
             for topic in before.into_iter().filter(|topic| self.config.retain && !after.contains(topic)) {
                 session.publish(Publish::retained(topic, Bytes::new(), STATE_QOS, Some(JSON)));
             }
@@ -403,8 +414,8 @@ impl RetainedCameras {
 
     /// Returns the topics of the detections of a known camera's models.
     fn detections_of(&self, camera: &str) -> Vec<String> {
-        let models = self.known.get(camera).map_or("", |known| &known.models);
-        detections_of(&self.topics, camera, models)
+        let known = self.known.get(camera);
+        known.map_or_else(|| vec![self.topics.detections(camera)], |known| known.detections(&self.topics, camera))
     }
 
     fn is_chosen(&self, camera: &str) -> bool {
@@ -417,10 +428,13 @@ impl RetainedCameras {
     }
 }
 
-/// Returns the topics of the detections of a camera with these models: the camera's, and one for each further model.
-fn detections_of(topics: &Topics, camera: &str, models: &str) -> Vec<String> {
-    let further = models.split(MODELS_SEPARATOR).skip(1).map(|model| topics.detections(&format!("{camera}/{model}")));
-    std::iter::once(topics.detections(camera)).chain(further).collect()
+impl Known {
+    /// Returns the topics of the camera's detections: its own, and one for each further model that has messages of its own.
+    fn detections(&self, topics: &Topics, camera: &str) -> Vec<String> {
+        let further = self.models.split(MODELS_SEPARATOR).skip(1).filter(|_| !self.is_grouped);
+        let further = further.map(|model| topics.detections(&format!("{camera}/{model}")));
+        std::iter::once(topics.detections(camera)).chain(further).collect()
+    }
 }
 
 #[cfg(test)]
@@ -568,7 +582,9 @@ mod tests {
             let mut wanted = DISCOVERY;
             wanted.sort_unstable();
             assert_eq!(found, wanted);
-            let filters = "homeassistant/+/visiond_gate/+/config visiond/gate/cameras/+/state".to_owned();
+            let filters = "homeassistant/+/visiond_gate/+/config visiond/gate/cameras/+/state \
+                           visiond/gate/cameras/+/+/detections"
+                .to_owned();
             assert_eq!(said[0], ("subscribe".to_owned(), filters.clone()));
             assert_eq!(said.len(), 6);
             assert_eq!(bench.tick(start + SECOND / 2).await, [], "nothing is new");
@@ -638,6 +654,7 @@ mod tests {
             let longest = "x".repeat(LONGEST_TOPIC - state("").len());
             let cases = [
                 (state("gone"), "{}", true, 2),
+                (bench.topics.detections("door/gone"), "{}", true, 1),
                 (bench.topics.snapshot("gone"), "jpeg", true, 1),
                 (bench.topics.snapshot("door"), "jpeg", true, 0),
                 (bench.topics.detections("door"), "{}", true, 1),

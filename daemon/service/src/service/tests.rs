@@ -288,7 +288,7 @@ fn a_new_model_is_tried_on_a_frame_of_each_of_its_cameras_that_gives_one() {
     place.see("other");
     // A camera that has no frame, and one of another model, are not waited for.
     let tried = |cameras: &[&str]| {
-        let (samples, fps) = crate::canary::samples(service.live(), (8, 6), cameras).unwrap();
+        let (samples, fps) = crate::canary::samples(service.live(), "tiny", (8, 6), cameras).unwrap();
         let samples: Vec<_> = samples.into_iter().map(|sample| (sample.size(), sample.name)).collect();
         (samples, fps > 0.0)
     };

@@ -3,13 +3,13 @@
 //! The work of a thread is a slice on its track. A frame with its stages is a nested asynchronous slice, so overlapping frames of
 //! a camera appear below each other. Arrows follow a frame from thread to thread.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io::{self, Write};
 use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::{Event, FRAME, Kind, Trace};
+use super::{DELIVER, Event, FRAME, Kind, Trace};
 
 /// Writes entries of `traceEvents`, separated by commas.
 struct Entries<'o> {
@@ -46,9 +46,9 @@ impl Trace {
         for event in self.events.iter().filter(|event| event.kind == Kind::Work) {
             write_work(event, &mut entries)?;
         }
-        for ((camera, frame), events) in self.frames() {
-            write_stages(camera, frame, &events, &mut entries)?;
-            write_arrows(camera, frame, &events, &mut entries)?;
+        for ((topic, frame), events) in self.frames() {
+            write_stages(topic, frame, &events, &mut entries)?;
+            write_arrows(topic, frame, &events, &mut entries)?;
         }
         out.write_all(b"\n]}\n")
     }
@@ -62,12 +62,19 @@ impl Trace {
         Ok(())
     }
 
-    /// Returns the events of each frame, in order of time.
+    /// Returns the events of each frame and model, in order of time. What delivers a frame to all models belongs to each.
     fn frames(&self) -> BTreeMap<(&Arc<str>, u64), Vec<&Event>> {
         let mut frames: BTreeMap<_, Vec<_>> = BTreeMap::new();
         for event in &self.events {
-            if let Some((camera, sequence)) = &event.frame {
-                frames.entry((camera, *sequence)).or_default().push(event);
+            if let Some((topic, sequence)) = &event.frame {
+                frames.entry((topic, *sequence)).or_default().push(event);
+            }
+        }
+        let delivered: HashMap<_, _> =
+            self.events.iter().filter(|event| event.what == DELIVER).filter_map(by_frame).collect();
+        for ((topic, sequence), events) in &mut frames {
+            if let Some((camera, _)) = topic.split_once('/') {
+                events.extend(delivered.get(&(camera, *sequence)));
             }
         }
         // An enclosing event comes before the events in it.
@@ -76,28 +83,42 @@ impl Trace {
     }
 }
 
+/// Returns an event with its frame.
+fn by_frame(event: &Event) -> Option<((&str, u64), &Event)> {
+    let (topic, sequence) = event.frame.as_ref()?;
+    Some(((topic, *sequence), event))
+}
+
+/// Returns the facts of a frame, which a click on an event shows.
+fn args(topic: &str, frame: u64) -> Value {
+    match topic.split_once('/') {
+        Some((camera, model)) => json!({"camera": camera, "model": model, "frame": frame}),
+        None => json!({"camera": topic, "frame": frame}),
+    }
+}
+
 fn write_work(event: &Event, entries: &mut Entries<'_>) -> io::Result<()> {
     let mut entry = json!({
         "ph": "X", "name": event.what, "cat": "thread", "pid": entries.pid, "tid": event.thread,
         "ts": entries.us(event.from_ns), "dur": event.to_ns.saturating_sub(event.from_ns) as f64 / 1e3,
     });
-    if let Some((camera, frame)) = &event.frame {
-        entry["args"] = json!({"camera": camera, "frame": frame});
+    if let Some((topic, frame)) = &event.frame {
+        entry["args"] = args(topic, *frame);
     }
     entries.put(&entry)
 }
 
 /// Writes the stages of a frame, each inside the stage that started before it and has not ended.
-fn write_stages(camera: &str, frame: u64, events: &[&Event], entries: &mut Entries<'_>) -> io::Result<()> {
+fn write_stages(topic: &str, frame: u64, events: &[&Event], entries: &mut Entries<'_>) -> io::Result<()> {
     let mut open: Vec<&Event> = Vec::new();
     let mut stages = events.iter().copied().filter(|event| event.kind == Kind::Stage);
     loop {
         let next = stages.next();
         while let Some(last) = open.pop_if(|last| next.is_none_or(|next| last.to_ns <= next.from_ns)) {
-            write_edge("e", last, last.to_ns, camera, frame, entries)?;
+            write_edge("e", last, last.to_ns, topic, frame, entries)?;
         }
         let Some(next) = next else { return Ok(()) };
-        write_edge("b", next, next.from_ns, camera, frame, entries)?;
+        write_edge("b", next, next.from_ns, topic, frame, entries)?;
         open.push(next);
     }
 }
@@ -106,23 +127,23 @@ fn write_edge(
     ph: &'static str,
     event: &Event,
     at_ns: u64,
-    camera: &str,
+    topic: &str,
     frame: u64,
     entries: &mut Entries<'_>,
 ) -> io::Result<()> {
-    let name = if event.what == FRAME { camera } else { event.what };
+    let name = if event.what == FRAME { topic } else { event.what };
     let mut entry = json!({
         "ph": ph, "name": name, "cat": "frame", "pid": entries.pid, "tid": entries.pid,
-        "ts": entries.us(at_ns), "id": id(camera, frame),
+        "ts": entries.us(at_ns), "id": id(topic, frame),
     });
     if ph == "b" {
-        entry["args"] = json!({"camera": camera, "frame": frame});
+        entry["args"] = args(topic, frame);
     }
     entries.put(&entry)
 }
 
 /// Writes an arrow from each thread that had the frame to the next one.
-fn write_arrows(camera: &str, frame: u64, events: &[&Event], entries: &mut Entries<'_>) -> io::Result<()> {
+fn write_arrows(topic: &str, frame: u64, events: &[&Event], entries: &mut Entries<'_>) -> io::Result<()> {
     let stops: Vec<_> = events.iter().filter(|event| event.kind != Kind::Stage).collect();
     let last = stops.len().saturating_sub(1);
     for (at, stop) in stops.iter().enumerate().filter(|_| last > 0) {
@@ -133,7 +154,7 @@ fn write_arrows(camera: &str, frame: u64, events: &[&Event], entries: &mut Entri
         };
         let mut entry = json!({
             "ph": ph, "name": "frame", "cat": "flow", "pid": entries.pid, "tid": stop.thread,
-            "ts": entries.us(stop.from_ns), "id": id(camera, frame),
+            "ts": entries.us(stop.from_ns), "id": id(topic, frame),
         });
         if ph == "f" {
             // The arrow ends at the enclosing slice, not at the next one.
@@ -144,7 +165,7 @@ fn write_arrows(camera: &str, frame: u64, events: &[&Event], entries: &mut Entri
     Ok(())
 }
 
-/// Returns an id that is practically unique to the frame and camera, in hexadecimal as the format requires.
-fn id(camera: &str, frame: u64) -> String {
-    format!("0x{:08x}{:08x}", crc32fast::hash(camera.as_bytes()), frame as u32)
+/// Returns an id that is practically unique to the frame, camera and model, in hexadecimal as the format requires.
+fn id(topic: &str, frame: u64) -> String {
+    format!("0x{:08x}{:08x}", crc32fast::hash(topic.as_bytes()), frame as u32)
 }

@@ -43,7 +43,7 @@ fn a_recording_holds_what_threads_do_follows_frames_and_is_bounded() {
         Timings { capture: 1_000, queue: 2_000, preprocess: 500, infer: 3_000, postprocess: 100, total: 9_000 };
     let seen = message(7, 0).as_ref().clone();
     let monotonic_ns = end_ns - 9_000_000;
-    frame(&Message { camera: Arc::clone(&camera), monotonic_ns, timings_us, ..seen }, end_ns);
+    frame(&Message { topic: Arc::clone(&camera), monotonic_ns, timings_us, ..seen }, end_ns);
     std::thread::spawn({
         let camera = Arc::clone(&camera);
         move || {
@@ -112,6 +112,32 @@ fn a_recording_holds_what_threads_do_follows_frames_and_is_bounded() {
         assert!((at("e", name) - at("b", name) - us).abs() < 0.01, "{name}");
     }
     assert_eq!(at("e", "capture"), at("b", "queue"));
+
+    // Two models share the delivery of a frame, and nothing else.
+    let recording = start().unwrap();
+    let topics: [Arc<str>; 2] = ["test yard".into(), "test yard/plates".into()];
+    drop(work_on(DELIVER, &topics[0], 3));
+    for topic in &topics {
+        let seen = message(3, 0).as_ref().clone();
+        let end_ns = SystemClock.monotonic_ns();
+        drop(work_on("test read", topic, 3));
+        frame(&Message { topic: Arc::clone(topic), monotonic_ns: end_ns, ..seen }, end_ns);
+    }
+    let events = json(&recording.finish());
+    let ids = topics.iter().map(|topic| {
+        let begins = |event: &&Value| event["ph"] == "b" && event["name"] == **topic;
+        let found: Vec<_> = events.iter().filter(begins).collect();
+        assert_eq!(found.len(), 1, "{topic}");
+        found[0]["id"].clone()
+    });
+    let ids: Vec<_> = ids.collect();
+    assert_ne!(ids[0], ids[1]);
+    for id in ids {
+        let of = |ph: &str| events.iter().filter(|event| event["ph"] == ph && event["id"] == id).count();
+        assert_eq!(["s", "t", "f", "b", "e"].map(of), [1, 0, 1, 6, 6], "from its delivery to its model");
+    }
+    let read = events.iter().rfind(|event| event["name"] == "test read").unwrap();
+    assert_eq!(read["args"], serde_json::json!({"camera": "test yard", "model": "plates", "frame": 3}));
 
     let recording = start().unwrap();
     for sequence in 0..MOST_EVENTS as u64 + 10 {

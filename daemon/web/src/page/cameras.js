@@ -28,6 +28,16 @@ export function droppedPart(camera) {
   return dropped === 0 ? 0 : dropped / (dropped + camera.published);
 }
 
+/** Returns the message of each model in a message that joins several. */
+function byModel(message) {
+  if (!message.models) return [message];
+  const own = (name) => message.detections.filter((detection) => detection.model === name);
+  return message.models.map((model, at) => {
+    const attributes = at === 0 ? message.attributes : model.attributes;
+    return { ...message, model, attributes, detections: own(model.name) };
+  });
+}
+
 /** A share of dropped frames that is more than this matters. */
 const DROPPED = 0.01;
 /** The states of the filter. */
@@ -82,7 +92,8 @@ export class Cameras {
   }
 
   message(message) {
-    this.#tiles.get(message.camera)?.screen.message(message);
+    const screen = this.#tiles.get(message.camera)?.screen;
+    if (screen) for (const each of byModel(message)) screen.message(each);
   }
 
   /** The daemon does not answer: marks all pictures as old. */

@@ -14,9 +14,9 @@ const TIMEOUT_MS = 5000;
 const INTERVAL_MS = 90;
 /** Pause after a failed request. */
 const AFTER_TROUBLE_MS = 2000;
-/** Messages kept for pictures that have not arrived and for tails: two seconds at 60 frames per second. */
+/** Messages of a model that are kept for pictures that have not arrived and for tails: two seconds at 60 frames per second. */
 const MOST_MESSAGES = 120;
-/** The boxes of a camera's other models are drawn on a picture if theirs was captured within this time before it. */
+/** The boxes of a camera's other models are drawn on a picture if their frame was captured within this time before it. */
 const APART_NS = 2e9;
 /** How long a picture waits for its message. */
 const MESSAGE_MS = 150;
@@ -31,7 +31,8 @@ export class Screen {
   next = 0;
   #canvases = new Map();
   #picture = null;
-  #messages = [];
+  /** By model, so that a fast one does not push out those of a slow one. */
+  #messages = new Map();
   #waiting = null;
   #due = false;
 
@@ -63,17 +64,20 @@ export class Screen {
     return [...this.#canvases.values()].some((face) => face.visible);
   }
 
-  /** The newest message. */
+  /** The message about the newest frame. */
   get latest() {
-    return this.#messages.at(-1) ?? null;
+    const newest = [...this.#messages.values()].map((messages) => messages.at(-1));
+    return newest.reduce((a, b) => (a && a.sequence >= b.sequence ? a : b), null);
   }
 
   message(message) {
-    this.#messages.push(message);
-    if (this.#messages.length > MOST_MESSAGES) this.#messages.shift();
+    const messages = this.#messages.get(message.model.name) ?? [];
+    this.#messages.set(message.model.name, messages);
+    messages.push(message);
+    if (messages.length > MOST_MESSAGES) messages.shift();
     if (this.#waiting && message.sequence >= this.#waiting.sequence) this.#take();
-    // Without a picture, the boxes are drawn alone.
-    if (!this.#picture && !this.#waiting) this.draw();
+    // Without a picture, the boxes are drawn alone. Another model's may come after its picture is shown.
+    if (!this.#waiting && (!this.#picture || this.#picture.sequence === message.sequence)) this.draw();
   }
 
   /** Takes a picture; `sequence` is the number of its message, or null if there is none for it. */
@@ -87,7 +91,7 @@ export class Screen {
 
   /** Forgets the messages, because a restarted daemon counts from 0. */
   forget() {
-    this.#messages = [];
+    this.#messages.clear();
   }
 
   #take() {
@@ -102,14 +106,10 @@ export class Screen {
   /** Returns the picture's message, if it has one, and after it the newest messages of the camera's other models up to then. */
   #shown() {
     const sequence = this.#picture ? this.#picture.sequence : this.latest?.sequence;
-    const own = this.#messages.findLast((message) => message.sequence === sequence);
+    const upTo = [...this.#messages.values()].map((messages) => messages.findLast((message) => message.sequence <= sequence));
+    const own = upTo.find((message) => message?.sequence === sequence);
     if (!own) return [];
-    const newest = new Map([[own.model.name, own]]);
-    for (const message of [...this.#messages].reverse()) {
-      const isNear = message.sequence <= own.sequence && own.monotonic_ns - message.monotonic_ns <= APART_NS;
-      if (isNear && !newest.has(message.model.name)) newest.set(message.model.name, message);
-    }
-    return [...newest.values()];
+    return [own, ...upTo.filter((message) => message && message !== own && own.monotonic_ns - message.monotonic_ns <= APART_NS)];
   }
 
   #fit(canvas) {
@@ -154,7 +154,9 @@ export class Screen {
     const place = fitting(canvas, width, height);
     if (bitmap) context.drawImage(bitmap, place.left, place.top, width * place.scale, height * place.scale);
     const detections = messages.flatMap((each) => each.detections);
-    for (const each of messages) drawDetections(context, each, place, window.devicePixelRatio || 1, this.#messages);
+    for (const each of messages) {
+      drawDetections(context, each, place, window.devicePixelRatio || 1, this.#messages.get(each.model.name));
+    }
     canvas.dataset.sequence = String(this.#picture?.sequence ?? message?.sequence ?? '');
     canvas.dataset.boxes = String(detections.length);
     if (bitmap && detections.length > 0 && performance.getEntriesByName('boxes').length === 0) performance.mark('boxes');

@@ -1,0 +1,165 @@
+//! Joins the results of a camera's models about a frame to one message: `group = true`.
+//!
+//! It has no thread. The camera announces each frame ([`Joiner::announce`]) and lends its ticket to the lanes with it. A lane adds its
+//! result and drops the ticket; a lane that drops the frame for any reason drops the ticket too. When no lane has a ticket of the oldest
+//! frame, or the frame has waited for too long, the next thread that calls [`Joiner::flush`] publishes its message: a lane after each of
+//! its frames, and the camera after each of its own. Messages therefore leave in the order of the frames, one for each.
+//!
+//! Lock order: the joiner's lock, then those of the outlet. It is held while a message is published, so that two threads cannot
+//! swap messages. Only a sink that must lose nothing makes the others wait.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use visiond_message::Message;
+use visiond_system::backoff::RateLimit;
+use visiond_telemetry::metrics::{CameraMetrics, DropCause};
+
+use crate::outlet::Outlet;
+
+/// How often to log results that come too late.
+const QUIET: Duration = Duration::from_secs(60);
+
+/// Frames that may wait, in order to bound the memory: 200 ms at 300 frames per second. With more, the oldest no longer waits.
+const MOST_WAITING: usize = 64;
+
+/// Joins the messages of one camera. Outlives the camera's collectors, so that the order holds across a reload.
+pub struct Joiner {
+    metrics: Arc<CameraMetrics>,
+    outlet: Arc<Outlet>,
+    state: Mutex<JoinerState>,
+}
+
+struct JoinerState {
+    /// How long a frame waits for its models; `None` for a source that waits for them.
+    timeout: Option<Duration>,
+    /// The frames that wait, oldest first.
+    groups: VecDeque<Group>,
+    late: RateLimit,
+}
+
+/// A frame that a lane may still be working on, as long as the lane has this.
+pub type Ticket = Arc<FrameTicket>;
+
+/// The number of models whose turn a frame is, whether they get to it or not.
+#[derive(Debug, Default)]
+pub struct FrameTicket(AtomicUsize);
+
+impl FrameTicket {
+    /// Returns a ticket to lend to another lane.
+    pub fn lend(self: &Arc<Self>) -> Ticket {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        Arc::clone(self)
+    }
+}
+
+/// A frame and its results.
+struct Group {
+    sequence: u64,
+    /// When the frame was announced, in nanoseconds on CLOCK_MONOTONIC.
+    since_ns: u64,
+    ticket: Ticket,
+    /// Each with its model's place in the camera's list.
+    results: Vec<(usize, Arc<Message>)>,
+}
+
+impl Group {
+    fn is_done(&self) -> bool {
+        Arc::strong_count(&self.ticket) == 1
+    }
+}
+
+impl Joiner {
+    /// Joins the messages of a camera.
+    pub fn new(metrics: &Arc<CameraMetrics>, outlet: &Arc<Outlet>) -> Self {
+        let state = JoinerState { timeout: None, groups: VecDeque::new(), late: RateLimit::new(QUIET) };
+        Self { metrics: Arc::clone(metrics), outlet: Arc::clone(outlet), state: Mutex::new(state) }
+    }
+
+    /// Sets how long a frame waits for its models; `None`: for all of them.
+    pub fn set_timeout(&self, timeout: Option<Duration>) {
+        self.state.lock().timeout = timeout;
+    }
+
+    /// Notes a frame, whose number is higher than all before, and returns its ticket. The caller drops it once it has lent it to each
+    /// lane that gets the frame.
+    pub fn announce(&self, sequence: u64) -> Ticket {
+        let (ticket, since_ns) = (Ticket::default(), self.outlet.clock.monotonic_ns());
+        let group = Group { sequence, since_ns, ticket: Arc::clone(&ticket), results: Vec::new() };
+        self.state.lock().groups.push_back(group);
+        ticket
+    }
+
+    /// Adds the result of the model at this place in the camera's list. The caller drops its ticket afterwards, and flushes.
+    ///
+    /// A result that comes after the frame's message counts as one that the model dropped because it was busy.
+    pub fn add(&self, place: usize, result: &Arc<Message>) {
+        let mut state = self.state.lock();
+        let JoinerState { groups, late, .. } = &mut *state;
+        if let Some(group) = groups.iter_mut().find(|group| group.sequence == result.sequence) {
+            group.results.push((place, Arc::clone(result)));
+            return;
+        }
+        let held_back = late.pass(Instant::now());
+        drop(state);
+        let (camera, model) = (&self.metrics.name, &result.model.name);
+        self.metrics.count_dropped_by(model, DropCause::Overload, 1);
+        let Some(held_back) = held_back else { return };
+        let more = if held_back > 0 { format!(" (and {held_back} more)") } else { String::new() };
+        log::warn!(
+            camera:% = camera;
+            "model {model}: its result for frame {} of camera {camera} came after the message of the frame was sent{more}: raise \
+             `group_timeout` of the camera, or use a faster model",
+            result.sequence
+        );
+    }
+
+    /// Publishes the messages of the oldest frames that wait for no lane, or have waited for too long.
+    pub fn flush(&self) {
+        self.publish(|group, state, now_ns| {
+            let waited = Duration::from_nanos(now_ns.saturating_sub(group.since_ns));
+            group.is_done() || state.timeout.is_some_and(|most| waited >= most) || state.groups.len() > MOST_WAITING
+        });
+    }
+
+    /// Publishes the messages of all frames that have results, because the lanes have ended.
+    pub fn flush_all(&self) {
+        self.publish(|_, _, _| true);
+    }
+
+    fn publish(&self, is_due: impl Fn(&Group, &JoinerState, u64) -> bool) {
+        let mut state = self.state.lock();
+        let now_ns = self.outlet.clock.monotonic_ns();
+        while state.groups.front().is_some_and(|oldest| is_due(oldest, &state, now_ns))
+            && let Some(group) = state.groups.pop_front()
+        {
+            self.send(group, now_ns);
+        }
+    }
+
+    fn send(&self, Group { ticket, mut results, .. }: Group, now_ns: u64) {
+        // Its models have dropped the frame, and have counted that.
+        if results.is_empty() || !self.outlet.message_limit.spend() {
+            return;
+        }
+        results.sort_by_key(|(place, _)| *place);
+        let published = |(_, mut result): (usize, Arc<Message>)| {
+            // Copied only if the live view or an annotator has it.
+            let message = Arc::make_mut(&mut result);
+            message.timings_us.total = now_ns.saturating_sub(message.monotonic_ns) / 1_000;
+            result
+        };
+        let results: Vec<_> = results.into_iter().map(published).collect();
+        self.metrics.incomplete_groups.add(u64::from(results.len() < ticket.0.load(Ordering::Relaxed)));
+        let counted = results.clone();
+        let Some(message) = Message::joined(results) else { return };
+        (self.outlet.publish)(&Arc::new(message));
+        counted.iter().for_each(|result| self.metrics.count_published(result));
+    }
+}
+
+#[cfg(test)]
+mod tests;
