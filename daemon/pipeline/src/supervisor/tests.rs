@@ -72,7 +72,6 @@ fn starts(name: &str, orders: &Arc<Orders>) -> CameraSpec {
         keeps_tracks: false,
         tracked_model: "fake".into(),
         models: vec![CameraModel { name: "fake".into(), ..CameraModel::default() }],
-        view: ViewSpec::default(),
     }
 }
 
@@ -89,7 +88,6 @@ fn stays(name: &str) -> CameraSpec {
         keeps_tracks: false,
         tracked_model: "fake".into(),
         models: vec![CameraModel { name: "fake".into(), ..CameraModel::default() }],
-        view: ViewSpec::default(),
     }
 }
 
