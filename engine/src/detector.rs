@@ -11,6 +11,7 @@ mod input_checks;
 mod model_inputs;
 mod run;
 mod runner;
+mod view_merger;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -35,6 +36,7 @@ use crate::heads::{self, Decoded, Family, FrameValues, Head, HeadError, HeadInpu
 
 pub use error::DetectorError;
 pub use run::{Detection, DetectorOptions, Keypoint, MaskForm, RunCounts, RunId, RunTimings};
+pub use view_merger::ViewMerger;
 
 /// A model that detects objects, with the card that says how to feed and read it.
 ///

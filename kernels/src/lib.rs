@@ -4,6 +4,7 @@
 //! - [`auto_memory`]: measures which kind of memory suits a GPU.
 //! - [`frame`], [`color`]: the layout of a frame: pixel format, planes, pitches, colour matrix and range.
 //! - [`view`]: the part of a frame that a model sees, turned and mirrored.
+//! - [`tiling`]: cuts the picture that a model sees into tiles.
 //! - [`placement`]: places a frame in a model's input, and maps back.
 //! - [`preprocess`]: turns a frame into a model's input tensor in one pass.
 //! - [`polygon`], [`privacy`]: an area of a frame, and blanking it.
@@ -38,4 +39,5 @@ pub mod preprocess;
 pub mod privacy;
 pub mod tensor;
 pub mod text_map;
+pub mod tiling;
 pub mod view;

@@ -113,6 +113,29 @@ impl Mask {
         if union == 0 { 0.0 } else { common as f64 / union as f64 }
     }
 
+    /// Returns the pixels of this mask and of another of the same frame.
+    #[must_use]
+    pub fn joined(&self, other: &Self) -> Self {
+        if self.words.is_empty() || other.words.is_empty() {
+            return if self.words.is_empty() { other.clone() } else { self.clone() };
+        }
+        let (left, top) = (self.left.min(other.left), self.top.min(other.top));
+        let right = (self.left + self.width).max(other.left + other.width);
+        let bottom = (self.top + self.height).max(other.top + other.height);
+        let mut joined = Self::default();
+        joined.clear([left, top, right, bottom]);
+        let per_row = joined.words_per_row();
+        for (row, words) in joined.words.chunks_exact_mut(per_row).enumerate() {
+            let y = i64::from(top) + row as i64;
+            for (at, word) in words.iter_mut().enumerate() {
+                let x = i64::from(left) + 32 * at as i64;
+                let of = |mask: &Self| mask.bits_at(x - i64::from(mask.left), y - i64::from(mask.top));
+                *word = of(self) | of(other);
+            }
+        }
+        joined
+    }
+
     /// Returns the 32 pixels from column `x` of row `y` on, relative to the rectangle; those outside are 0.
     fn bits_at(&self, x: i64, y: i64) -> u32 {
         let per_row = self.words_per_row();

@@ -69,7 +69,7 @@ impl OrientedBox {
     }
 
     /// Returns the area in square pixels.
-    fn area(&self) -> f64 {
+    pub fn area(&self) -> f64 {
         (f64::from(self.size[0]) * f64::from(self.size[1])).abs()
     }
 }

@@ -8,6 +8,7 @@ use std::f64::consts::FRAC_PI_2;
 use std::fmt;
 
 use crate::oriented::OrientedBox;
+use crate::tiling::{FrameViews, MAX_VIEWS, Tiling};
 
 /// One of the eight ways to turn and mirror a picture by whole quarters.
 ///
@@ -213,26 +214,60 @@ pub struct ViewSpec {
     pub crop: Option<Crop>,
     /// How to turn and mirror that part.
     pub orientation: Orientation,
+    /// How to cut the picture into tiles; `None` sees it once, as a whole.
+    pub tiling: Option<Tiling>,
 }
 
-/// A part that a frame does not have.
+/// A part that a frame does not have, or too many tiles.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
-#[error("the crop {crop} is empty or reaches beyond the frame of {width}x{height} pixels: correct the camera's `crop`")]
-pub struct ViewError {
-    crop: Crop,
-    width: u32,
-    height: u32,
+pub enum ViewError {
+    /// The frame does not have the part.
+    #[error(
+        "the crop {crop} is empty or reaches beyond the frame of {width}x{height} pixels: correct the camera's `crop`"
+    )]
+    Crop {
+        /// The part.
+        crop: Crop,
+        /// Width of the frame.
+        width: u32,
+        /// Height of the frame.
+        height: u32,
+    },
+    /// The frame has more views than [`MAX_VIEWS`].
+    #[error(
+        "`tiles` cuts {width}x{height} pixels into {columns} columns and {rows} rows, and a frame has at most {} tiles: raise \
+         `size`, or lower `overlap`, `columns` or `rows`",
+        MAX_VIEWS - 1
+    )]
+    Tiles {
+        /// Width of the picture that is cut.
+        width: u32,
+        /// Height of the picture that is cut.
+        height: u32,
+        /// Columns of tiles.
+        columns: u32,
+        /// Rows of tiles.
+        rows: u32,
+    },
 }
 
 impl ViewSpec {
-    /// Returns the view of a frame of this size.
+    /// Returns the view of a frame of this size, without its tiles.
     ///
     /// # Errors
     /// The frame does not have that part.
     pub fn of(&self, frame: (u32, u32)) -> Result<View, ViewError> {
         let crop = self.crop.unwrap_or(Crop::Pixels([0, 0, frame.0, frame.1]));
         let view = View::new(frame, crop.of(frame), self.orientation);
-        view.ok_or(ViewError { crop, width: frame.0, height: frame.1 })
+        view.ok_or(ViewError::Crop { crop, width: frame.0, height: frame.1 })
+    }
+
+    /// Returns the views of a frame of this size: the whole picture, then its tiles. Allocates nothing.
+    ///
+    /// # Errors
+    /// The frame does not have that part, or there are more than [`MAX_VIEWS`].
+    pub fn views(&self, frame: (u32, u32)) -> Result<FrameViews, ViewError> {
+        FrameViews::new(self.of(frame)?, self.tiling)
     }
 }
 

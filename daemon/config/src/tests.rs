@@ -292,6 +292,17 @@ fn a_camera_lists_its_models_by_name_or_with_settings() {
         models("models = [\"plates\", { name = \"people\", every = 3, min_size = 20, classes = [\"person\"] }]");
     let people = &mixed.cameras[0].models[1];
     assert_eq!((people.every, people.min_size, &*people.classes[0]), (3, Some(20), "person"));
+    // A model sees the camera's crop, unless it has its own, and is turned as the camera is.
+    let tiled = models(
+        "crop = [0.5, 0.0, 0.5, 1.0]\nrotate = 90\nmodels = [\"plates\", { name = \"people\", crop = [0, 0, 640, 360], tiles.size = 320 }]",
+    );
+    let camera_of = &tiled.1.cameras[0];
+    let views: Vec<_> = tiled.1.models_of(camera_of).map(|(_, model)| camera_of.view_of(&model)).collect();
+    assert_eq!(views[0], camera_of.view());
+    assert_eq!(views[1].orientation, camera_of.view().orientation);
+    // The picture is 360 wide and 640 high.
+    let parts = views[1].views((1280, 720)).unwrap();
+    assert_eq!((parts.len(), parts.get(0).crop()), (7, [0, 0, 640, 360]));
 
     let fastest = "source = { type = \"images\", path = \"p\" }";
     for (keys, wanted) in [
@@ -312,6 +323,21 @@ fn a_camera_lists_its_models_by_name_or_with_settings() {
         (
             "models = [{ name = \"plates\", min_size = 30, max_size = 20 }]",
             "no box has `min_size` 30 and `max_size` 20: raise or remove `max_size`",
+        ),
+        (
+            "models = [{ name = \"plates\", tiles = { size = 640, columns = 2 } }]",
+            "`camera.models.tiles`: set either `size`, or `columns` and `rows`",
+        ),
+        ("models = [{ name = \"plates\", tiles = {} }]", "set either `size`, or `columns` and `rows`"),
+        ("models = [{ name = \"plates\", tiles = { rows = 2 } }]", "set either `size`, or `columns` and `rows`"),
+        ("models = [{ name = \"plates\", tiles = 640 }]", "`camera.models.tiles` must be a table"),
+        (
+            "models = [{ name = \"plates\", tiles = { size = 64 } }]",
+            "`tiles` cuts 1280x720 pixels into 25 columns and 14 rows, and a frame has at most 63 tiles",
+        ),
+        (
+            "models = [{ name = \"plates\", crop = [1000, 0, 400, 400] }]",
+            "the crop [1000, 0, 400, 400] is empty or reaches beyond the frame of 1280x720 pixels",
         ),
         ("", "this camera must name its model: set `model` to one of \"people\", \"plates\", or `models` to several"),
     ] {

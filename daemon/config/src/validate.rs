@@ -11,15 +11,15 @@ use visiond_ground::nearest::nearest;
 use visiond_kernels::color::{ColorDescription, ColorRange, GreyLevels};
 use visiond_kernels::frame::FrameLayout;
 use visiond_kernels::polygon::Polygon;
-use visiond_kernels::view::ViewSpec;
+use visiond_kernels::view::{ViewError, ViewSpec};
 use visiond_system::preflight::{folder_of, overlap};
 
 use super::diagnostics::Diagnostics;
 use super::kinds::{Address, CameraName, Fingerprint, is_loopback, split_broker};
 use super::tables::{Field, Part, Place, Read};
 use super::types::{
-    CameraConfig, CameraFormat, CommandConfig, CommandContainer, Config, HttpConfig, MAX_AREAS, ModelConfig,
-    MqttSinkConfig, NatsSinkConfig, SinkConfig, SinkKind, SinkTarget, SourceConfig, WhenFull,
+    CameraConfig, CameraFormat, CameraModelConfig, CommandConfig, CommandContainer, Config, HttpConfig, MAX_AREAS,
+    ModelConfig, MqttSinkConfig, NatsSinkConfig, SinkConfig, SinkKind, SinkTarget, SourceConfig, TilesConfig, WhenFull,
 };
 
 const SAME_TOPICS: &str = "publishes the same topics to this broker: set another `topic_prefix`, or remove one of them";
@@ -165,6 +165,7 @@ impl Checks<'_> {
                     format!("no box has `min_size` {least} and `max_size` {most}: raise or remove `max_size`");
                 self.0.error(span, message);
             }
+            self.views_of_model(camera, model);
         }
     }
 
@@ -270,16 +271,33 @@ impl Checks<'_> {
 
     /// Checks that a part in pixels is inside of a frame whose size the file has.
     fn crop(&mut self, camera: &Read<CameraConfig>) {
-        let size = match &camera.source.value {
-            Some(SourceRead::V4l2(v4l2)) => v4l2.width.value.zip(v4l2.height.value),
-            Some(SourceRead::Command(command)) => command.width.value.zip(command.height.value),
-            Some(SourceRead::Pattern(pattern)) => pattern.width.value.zip(pattern.height.value),
-            _ => None,
-        };
-        if let (Some(crop), Some(size)) = (camera.crop.value, size)
+        if let (Some(crop), Some(size)) = (camera.crop.value, frame_size(camera))
             && let Err(error) = (ViewSpec { crop: Some(crop), ..ViewSpec::default() }).of(size)
         {
             self.error(&camera.crop.place, error.to_string());
+        }
+    }
+
+    /// Checks what a model of a camera sees: that its tiles are described in one way, and that frames whose size the file has have its
+    /// part and not too many tiles.
+    fn views_of_model(&mut self, camera: &Read<CameraConfig>, model: &Read<CameraModelConfig>) {
+        let tiling = match &model.tiles.value {
+            Some(tiles) => {
+                let asks = (tiles.size.place.is_set(), tiles.columns.place.is_set(), tiles.rows.place.is_set());
+                if !matches!(asks, (true, false, false) | (false, true, true)) {
+                    let message = "set either `size`, or `columns` and `rows`";
+                    return self.error(&model.tiles.place, format!("`{}`: {message}", model.tiles.place.path));
+                }
+                TilesConfig::of(tiles.clone()).tiling()
+            }
+            None => None,
+        };
+        let Some(size) = frame_size(camera).filter(|_| model.tiles.place.is_valid) else { return };
+        let camera = CameraConfig { crop: camera.crop.value, rotate: camera.rotate.value, ..CameraConfig::default() };
+        match (ViewSpec { crop: model.crop.value.or(camera.crop), tiling, ..camera.view() }).views(size) {
+            Err(error @ ViewError::Crop { .. }) => self.error(&model.crop.place, error.to_string()),
+            Err(error @ ViewError::Tiles { .. }) => self.error(&model.tiles.place, error.to_string()),
+            Ok(_) => {}
         }
     }
 
@@ -577,6 +595,16 @@ fn waits(camera: &Read<CameraConfig>) -> Option<bool> {
         _ => true,
     };
     is_decided.then(|| SourceConfig::of(source.clone()).is_lossless())
+}
+
+/// Returns width and height of a camera's frames, if the file has them.
+fn frame_size(camera: &Read<CameraConfig>) -> Option<(u32, u32)> {
+    match camera.source.value.as_ref()? {
+        SourceRead::V4l2(v4l2) => v4l2.width.value.zip(v4l2.height.value),
+        SourceRead::Command(command) => command.width.value.zip(command.height.value),
+        SourceRead::Pattern(pattern) => pattern.width.value.zip(pattern.height.value),
+        _ => None,
+    }
 }
 
 /// Whether traffic to this broker crosses the network unencrypted; `plain` is its scheme without TLS.

@@ -54,6 +54,8 @@ pub struct CameraModel {
     pub frame_rate: FrameRate,
     /// Which of its detections are kept.
     pub selection: Selection,
+    /// How it sees them.
+    pub view: ViewSpec,
 }
 
 /// Makes messages of a model's results for a camera.
@@ -76,7 +78,7 @@ pub struct Collector {
     pub topic: Arc<str>,
     /// Joins the results of the camera's models, if the configuration asks for it, and the model's place in the camera's list.
     group: Option<(Arc<Joiner>, usize)>,
-    /// How models see its frames.
+    /// How the model sees its frames.
     pub view_spec: ViewSpec,
     outlet: Arc<Outlet>,
     mask_warnings: Arc<MaskWarnings>,
@@ -130,7 +132,7 @@ impl Collector {
     #[must_use]
     pub fn for_model(self, model: &CameraModel, is_first: bool) -> Self {
         let topic = topic(&self.metrics.name, &model.name, is_first);
-        Self { selection: model.selection.clone(), topic, ..self }
+        Self { selection: model.selection.clone(), view_spec: model.view, topic, ..self }
     }
 
     /// Returns the collector with its results joined to those of other models; `place` is the model's in the camera's list.
@@ -143,12 +145,6 @@ impl Collector {
     #[must_use]
     pub fn ignoring(self, ignored: Vec<IgnoredArea>) -> Self {
         Self { ignored, ..self }
-    }
-
-    /// Sets how models see the camera's frames.
-    #[must_use]
-    pub fn seen_as(self, view_spec: ViewSpec) -> Self {
-        Self { view_spec, ..self }
     }
 
     /// Whether results need the pixels of their frames, because images are drawn or a client watches.

@@ -12,17 +12,22 @@
 //! Another model can replace this one between two runs: [`ModelSwap`]. If two runs can be in flight, the second begins just
 //! before the first ends: [`crate::pacer`].
 
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::fmt;
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use visiond_engine::detector::{Detection, RunCounts, RunId, RunTimings};
+use visiond_engine::detector::{Detection, RunCounts, RunId, RunTimings, ViewMerger};
 use visiond_frames::clock::Clock;
 use visiond_frames::frame::{Frame, FrameFacts};
+use visiond_kernels::tiling::FrameViews;
+use visiond_kernels::view::ViewError;
 use visiond_message::Timings;
 use visiond_system::backoff::{Backoff, RateLimit};
 use visiond_system::exit::{Exit, ExitError};
@@ -153,7 +158,8 @@ impl ModelSwap {
     }
 }
 
-/// A frame of a run.
+/// A frame of a run, or, if its tiles do not fit into one run, a part of it.
+#[derive(Clone)]
 struct PendingFrame {
     camera: Arc<Collector>,
     facts: FrameFacts,
@@ -163,27 +169,58 @@ struct PendingFrame {
     timings: Timings,
     /// See [`QueuedFrame::ticket`].
     ticket: Option<Ticket>,
+    /// The numbers of the views that the run has; of a frame that waits, an empty range from its next view on.
+    seen: Range<usize>,
+    /// Set when the frame fails; only a frame in several runs has it.
+    failed: Option<Rc<Cell<bool>>>,
 }
 
-/// A run in flight; its slot `i` holds the frame of `works[i]`.
+impl PendingFrame {
+    /// Returns how the model sees the frame.
+    fn views(&self) -> Result<FrameViews, ViewError> {
+        self.camera.view_spec.views((self.facts.width, self.facts.height))
+    }
+
+    fn has_failed(&self) -> bool {
+        self.failed.as_ref().is_some_and(|failed| failed.get())
+    }
+}
+
+/// A run in flight; its slots hold the views of each of `works` in turn.
 struct Run {
     run_id: RunId,
     works: VecDeque<PendingFrame>,
 }
 
+/// The views of the frame that is being read. Those of a frame are read in their order, before those of another frame.
+#[derive(Default)]
+struct SeenViews {
+    merger: ViewMerger,
+    /// How long the runs of the frame took so far.
+    preprocess_us: u64,
+    infer_us: u64,
+    /// How long reading all but the last of them took.
+    reading: Duration,
+}
+
 /// The state that lives as long as the lane's thread.
 struct LaneState {
     taken: Vec<(Arc<Collector>, QueuedFrame)>,
-    /// Frames of the run that begins, or that is being published.
+    /// Frames that have been taken.
     works: VecDeque<PendingFrame>,
+    /// Frames of the run that begins.
+    starting: VecDeque<PendingFrame>,
     /// Runs in flight, oldest first.
     in_flight: VecDeque<Run>,
     /// Empty lists for the next runs.
     spare: Vec<VecDeque<PendingFrame>>,
     found: Vec<Detection>,
     tracks: TrackBuffers,
+    seen: SeenViews,
     /// The frames that the model takes.
     batch: Batch,
+    /// The most views of a frame that was taken last.
+    views_per_frame: usize,
     pacer: RunPacer,
     /// The model's counters after the previous run.
     counted: RunCounts,
@@ -230,10 +267,13 @@ impl LaneState {
         Self {
             taken: Vec::new(),
             works: VecDeque::new(),
+            starting: VecDeque::new(),
             in_flight: VecDeque::with_capacity(max_in_flight),
             spare: Vec::with_capacity(max_in_flight),
             found: Vec::new(),
             tracks: TrackBuffers::default(),
+            seen: SeenViews::default(),
+            views_per_frame: 1,
             batch: Batch { most: 1, wait: Duration::ZERO },
             pacer: RunPacer::new(max_in_flight, eager),
             counted: RunCounts::default(),
@@ -275,7 +315,8 @@ impl Lane {
                 }
                 continue;
             };
-            state.batch = Batch { most: runner.batch(), wait: model.batch_wait };
+            // A frame whose tiles must wait for a later run would rather be replaced by a newer one.
+            state.batch = Batch { most: (runner.batch() / state.views_per_frame).max(1), wait: model.batch_wait };
             if let Some(reason) = state.lost.take() {
                 // Freeing memory of a lost CUDA context fails at best, and the process ends anyway.
                 std::mem::forget(model.runner.take());
@@ -307,7 +348,7 @@ impl Lane {
             match self.mailbox.take(state.batch, timeout, &mut state.taken) {
                 TakeResult::Frames => {
                     self.metrics.enter(Activity::Looking);
-                    self.begin(runner.as_mut(), state);
+                    self.begin(runner.as_mut(), &model.facts, state);
                 }
                 TakeResult::TimedOut => {
                     state.pacer.nothing_waits();
@@ -388,30 +429,76 @@ impl Lane {
         }
     }
 
-    /// Begins a run on the frames that were taken. Drops and logs a frame that fails, and begins without it.
-    fn begin(&self, runner: &mut dyn ModelRunner, state: &mut LaneState) {
+    /// Begins runs on the frames that were taken: one, unless the tiles of a frame need more. Drops and logs a frame that fails, and
+    /// begins without it.
+    fn begin(&self, runner: &mut dyn ModelRunner, facts: &ModelFacts, state: &mut LaneState) {
         let now_ns = self.clock.monotonic_ns();
         let trace = trace::work("begin run");
         state.works.extend(state.taken.drain(..).map(|(camera, queued)| receive(camera, queued, now_ns)));
         state.works.iter().for_each(|work| trace.frame(&work.camera.topic, work.facts.sequence));
-        while let Some(first) = state.works.front() {
-            let error = match begin_run(runner, &state.works) {
+        state.views_per_frame = 1;
+        while !state.works.is_empty() {
+            if state.in_flight.len() == runner.max_in_flight() {
+                self.finish_oldest(runner, facts, state);
+                if state.lost.is_some() || self.stop.is_raised() {
+                    state.works.drain(..).for_each(|work| self.fail(work));
+                    return;
+                }
+            }
+            self.fill_run(runner.batch(), state);
+            self.begin_run(runner, state);
+        }
+    }
+
+    /// Moves frames that wait into the next run, and of a frame whose views do not fit, a part.
+    fn fill_run(&self, batch: usize, state: &mut LaneState) {
+        let mut free = batch;
+        while free > 0 {
+            let Some(mut work) = state.works.pop_front() else { break };
+            if work.has_failed() {
+                self.fail(work);
+                continue;
+            }
+            let views = match work.views() {
+                Ok(views) => views.len(),
+                Err(error) => {
+                    self.complain(&mut state.complaints, &work, &RunError::new(Fault::Frame(0), error));
+                    self.fail(work);
+                    continue;
+                }
+            };
+            state.views_per_frame = state.views_per_frame.max(views);
+            let end = views.min(work.seen.end + free);
+            free -= end - work.seen.end;
+            work.seen = work.seen.end..end;
+            if end < views {
+                work.failed.get_or_insert_default();
+                state.works.push_front(PendingFrame { seen: end..end, ..work.clone() });
+            }
+            state.starting.push_back(work);
+        }
+    }
+
+    /// Begins a run on the frames of the run that begins. Drops and logs a frame that fails, and begins without it.
+    fn begin_run(&self, runner: &mut dyn ModelRunner, state: &mut LaneState) {
+        while let Some(first) = state.starting.front() {
+            let error = match begin_run(runner, &state.starting) {
                 Ok(run_id) => {
-                    for work in &mut state.works {
+                    for work in &mut state.starting {
                         if !work.camera.wants_view() {
                             work.frame = None;
                         }
                     }
-                    state.pacer.begun(now_ns, state.works.len());
-                    let works = std::mem::replace(&mut state.works, state.spare.pop().unwrap_or_default());
+                    state.pacer.begun(self.clock.monotonic_ns(), slots_of(&state.starting));
+                    let works = std::mem::replace(&mut state.starting, state.spare.pop().unwrap_or_default());
                     state.in_flight.push_back(Run { run_id, works });
                     return;
                 }
                 Err(error) => error,
             };
             match error.fault {
-                Fault::Frame(index) if index < state.works.len() => {
-                    if let Some(work) = state.works.remove(index) {
+                Fault::Frame(slot) if slot < slots_of(&state.starting) => {
+                    if let Some(work) = state.starting.remove(work_of_slot(&state.starting, slot)) {
                         self.complain(&mut state.complaints, &work, &error);
                         self.fail(work);
                     }
@@ -420,7 +507,7 @@ impl Lane {
                     state.failures += 1;
                     state.lost = (fault == Fault::GpuLost).then(|| error.to_string());
                     self.complain(&mut state.complaints, first, &error);
-                    state.works.drain(..).for_each(|work| self.fail(work));
+                    state.starting.drain(..).for_each(|work| self.fail(work));
                 }
             }
         }
@@ -439,11 +526,11 @@ impl Lane {
             Ok(timings) => {
                 state.failures = 0;
                 state.backoff.reset();
-                let (now_ns, frames) = (self.clock.monotonic_ns(), run.works.len());
+                let (now_ns, slots) = (self.clock.monotonic_ns(), slots_of(&run.works));
                 state.pacer.finished(
                     now_ns,
                     state.in_flight.len() - 1,
-                    frames,
+                    slots,
                     &timings,
                     self.mailbox.waits(state.batch),
                 );
@@ -476,18 +563,34 @@ impl Lane {
         timings: &RunTimings,
     ) {
         let Some(run) = state.in_flight.front_mut() else { return };
-        for slot in 0.. {
-            let Some(work) = run.works.pop_front() else { break };
+        let mut slot = 0;
+        while let Some(work) = run.works.pop_front() {
             let start = Instant::now();
             let trace = trace::work_on("read", &work.camera.topic, work.facts.sequence);
-            if let Err(error) = runner.detections(run_id, slot, &mut state.found) {
-                self.complain(&mut state.complaints, &work, &error);
+            let slots = slot..slot + work.seen.len();
+            slot = slots.end;
+            if work.has_failed() {
                 self.fail(work);
                 continue;
             }
+            let is_read = match read_views(runner, run_id, slots, &work, &mut state.seen, &mut state.found) {
+                Ok(is_read) => is_read,
+                Err(error) => {
+                    self.complain(&mut state.complaints, &work, &error);
+                    self.fail(work);
+                    continue;
+                }
+            };
+            state.seen.preprocess_us += timings.preprocess_us;
+            state.seen.infer_us += timings.infer_us;
+            if !is_read {
+                state.seen.reading += start.elapsed();
+                continue;
+            }
+            let start = start.checked_sub(state.seen.reading).unwrap_or(start);
             work.camera.selection.keep_wanted(&mut state.found, &model.labels);
-            let PendingFrame { camera, facts, frame: view, timings: so_far, ticket } = work;
-            let timings = Timings { preprocess: timings.preprocess_us, infer: timings.infer_us, ..so_far };
+            let PendingFrame { camera, facts, frame: view, timings: so_far, ticket, .. } = work;
+            let timings = Timings { preprocess: state.seen.preprocess_us, infer: state.seen.infer_us, ..so_far };
             camera.drop_ignored(&facts, model, &mut state.found);
             let (detections, values) = (&*state.found, runner.values());
             // Tracing masks may take long or hang, so the watchdog monitors the lane meanwhile.
@@ -515,15 +618,20 @@ impl Lane {
     /// Drops all frames of the lane as failed.
     fn discard(&self, state: &mut LaneState) {
         let in_flight = state.in_flight.drain(..).flat_map(|run| run.works);
-        let works = state.works.drain(..).chain(in_flight).map(|work| (work.camera, work.ticket));
+        state.works.drain(..).chain(state.starting.drain(..)).chain(in_flight).for_each(|work| self.fail(work));
         state.pacer.lost();
-        for (camera, ticket) in works.chain(state.taken.drain(..).map(|(camera, queued)| (camera, queued.ticket))) {
-            self.give_back(&camera, ticket);
+        for (camera, queued) in state.taken.drain(..) {
+            self.give_back(&camera, queued.ticket);
         }
     }
 
-    fn fail(&self, PendingFrame { camera, ticket, .. }: PendingFrame) {
-        self.give_back(&camera, ticket);
+    /// Counts a frame as failed, once for all of its parts.
+    fn fail(&self, PendingFrame { camera, ticket, failed, .. }: PendingFrame) {
+        if failed.is_some_and(|failed| failed.replace(true)) {
+            camera.drop_frame(ticket);
+        } else {
+            self.give_back(&camera, ticket);
+        }
     }
 
     /// Counts a frame as failed. The message of a group may wait for it, and then for a sink.
@@ -551,21 +659,68 @@ fn receive(camera: Arc<Collector>, queued: QueuedFrame, now_ns: u64) -> PendingF
         queue: now_ns.saturating_sub(queued_ns) / 1_000,
         ..Timings::default()
     };
-    PendingFrame { camera, facts: frame.facts(), frame: Some(frame), timings, ticket }
+    PendingFrame { camera, facts: frame.facts(), frame: Some(frame), timings, ticket, seen: 0..0, failed: None }
 }
 
 /// Begins a run on all of `works`.
 fn begin_run(runner: &mut dyn ModelRunner, works: &VecDeque<PendingFrame>) -> Result<RunId, RunError> {
-    let mut views = Vec::with_capacity(works.len());
-    for (index, work) in works.iter().enumerate() {
+    let mut seen = Vec::with_capacity(slots_of(works));
+    for work in works {
         // Every frame is still there: it is dropped after its run has begun.
         let Some(frame) = &work.frame else { continue };
-        let whole = frame.view().map_err(|error| RunError::new(Fault::Frame(index), error))?;
-        let view = work.camera.view_spec.of((whole.width(), whole.height()));
-        let view = view.map_err(|error| RunError::new(Fault::Frame(index), error))?;
-        views.push(whole.viewed(view).map_err(|error| RunError::new(Fault::Frame(index), error))?);
+        let slot = seen.len();
+        let whole = frame.view().map_err(|error| RunError::new(Fault::Frame(slot), error))?;
+        let views = work.views().map_err(|error| RunError::new(Fault::Frame(slot), error))?;
+        for index in work.seen.clone() {
+            let view = whole.viewed(views.get(index));
+            seen.push(view.map_err(|error| RunError::new(Fault::Frame(slot), error))?);
+        }
     }
-    runner.begin(&views)
+    runner.begin(&seen)
+}
+
+/// Returns how many slots of a run the views of `works` take.
+fn slots_of(works: &VecDeque<PendingFrame>) -> usize {
+    works.iter().map(|work| work.seen.len()).sum()
+}
+
+/// Returns which of `works` has a view in this slot.
+fn work_of_slot(works: &VecDeque<PendingFrame>, slot: usize) -> usize {
+    let mut end = 0;
+    works
+        .iter()
+        .take_while(|work| {
+            end += work.seen.len();
+            end <= slot
+        })
+        .count()
+}
+
+/// Reads the views of a frame that a run has; returns whether these are the last, and `found` has the frame's detections.
+fn read_views(
+    runner: &mut dyn ModelRunner,
+    run_id: RunId,
+    slots: Range<usize>,
+    work: &PendingFrame,
+    seen: &mut SeenViews,
+    found: &mut Vec<Detection>,
+) -> Result<bool, RunError> {
+    let views = work.views().map_err(|error| RunError::new(Fault::Frame(slots.start), error))?;
+    if work.seen.start == 0 {
+        (seen.preprocess_us, seen.infer_us, seen.reading) = (0, 0, Duration::ZERO);
+        seen.merger.clear();
+    }
+    for (slot, index) in slots.zip(work.seen.clone()) {
+        runner.detections(run_id, slot, found)?;
+        if views.len() > 1 {
+            seen.merger.add(&views.get(index), found);
+        }
+    }
+    let is_last = work.seen.end == views.len();
+    if is_last && views.len() > 1 {
+        seen.merger.merge(found);
+    }
+    Ok(is_last)
 }
 
 #[cfg(test)]

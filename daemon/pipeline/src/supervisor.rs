@@ -21,7 +21,6 @@ use parking_lot::Mutex;
 use visiond_annotate::annotator::Annotator;
 use visiond_capture::source::Open;
 use visiond_frames::clock::{Clock, SystemClock};
-use visiond_kernels::view::ViewSpec;
 use visiond_live::{Live, PreviewFeed};
 use visiond_system::exit::ExitError;
 use visiond_system::stop::Stop;
@@ -58,8 +57,6 @@ pub struct CameraSpec {
     pub keeps_tracks: bool,
     /// The models that process its frames, at least one, none twice. The objects of the first one are tracked.
     pub models: Vec<CameraModel>,
-    /// How they see its frames.
-    pub view: ViewSpec,
     /// Joins their results to one message per frame, which waits for them so long; `None`: a message for each model.
     pub group_timeout: Option<Duration>,
 }
@@ -402,7 +399,7 @@ impl Pipeline {
                     let (delivery, outlet) = (camera.delivery, Arc::clone(&self.outlet));
                     let new = Collector::new(metrics, annotator, tracking, view, delivery, outlet, mask_warnings);
                     let new = new.for_model(model, index == 0).grouped(joiner.clone(), index);
-                    Arc::new(new.ignoring(camera.ignored.clone()).seen_as(camera.view))
+                    Arc::new(new.ignoring(camera.ignored.clone()))
                 };
                 camera.models.iter().enumerate().map(collector).collect()
             };

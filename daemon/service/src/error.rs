@@ -46,6 +46,14 @@ pub enum ServiceError {
         "camera {0}: several models cannot read one frame in managed memory on this GPU: set `memory` in `[buffers]` to \"mapped\""
     )]
     SharedFrames(Arc<str>),
+    /// A model whose results are not objects is to run on tiles.
+    #[error("camera {camera}: {}", no_tiles(.model))]
+    Tiles {
+        /// The camera.
+        camera: Arc<str>,
+        /// The model.
+        model: Arc<str>,
+    },
     /// The corners of an area are no polygon; a configuration that was read from a file has none such.
     #[error("camera {0}: `polygon` of an area {1}; run `visiond check`")]
     Area(Arc<str>, #[source] PolygonError),
@@ -89,9 +97,12 @@ impl ServiceError {
     /// Returns the exit status of a daemon that cannot start for this reason.
     pub fn exit(&self) -> Exit {
         match self {
-            Self::Config(_) | Self::NoCamera | Self::Buffers(_) | Self::SharedFrames(_) | Self::Area(..) => {
-                Exit::Config
-            }
+            Self::Config(_)
+            | Self::NoCamera
+            | Self::Buffers(_)
+            | Self::SharedFrames(_)
+            | Self::Tiles { .. }
+            | Self::Area(..) => Exit::Config,
             Self::Model { error, .. } => match &**error {
                 ModelError::Engine(_) => Exit::Model,
                 ModelError::Card(_) => Exit::Config,
@@ -111,6 +122,11 @@ impl From<ServiceError> for ExitError {
     fn from(error: ServiceError) -> Self {
         Self::new(error.exit(), error)
     }
+}
+
+/// Returns why a model cannot run on tiles.
+pub fn no_tiles(model: &str) -> String {
+    format!("model {model} gives results of a whole picture, which tiles cannot be merged into: remove its `tiles`")
 }
 
 /// Why a model cannot be used; the texts follow its name.

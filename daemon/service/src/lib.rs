@@ -12,7 +12,7 @@ mod prepared_config;
 pub mod reload;
 mod service;
 
-pub use error::{ServiceError, detector_exit};
+pub use error::{ServiceError, detector_exit, no_tiles};
 pub use http_server::{HttpError, HttpServer};
 pub use prepared_config::RunningModel;
 pub use service::{NO_SINK, Service, Snapshot, SummaryParts};

@@ -62,6 +62,8 @@ pub struct LoadedFacts {
     pub sha256: String,
     /// The inputs, such as "images f32 [1, 3, 640, 640]".
     pub input: String,
+    /// Whether it can run on tiles of a frame.
+    can_tile: bool,
     device: Option<Arc<Device>>,
 }
 
@@ -204,7 +206,13 @@ impl PreparedConfig {
     ) -> Result<(), ServiceError> {
         let name: Arc<str> = camera.name.as_str().into();
         let listed: Vec<_> = config.models_of(camera).map(|(_, model)| model).collect();
-        let models: Vec<_> = listed.iter().map(camera_model).collect();
+        let models: Vec<_> = listed.iter().map(|model| camera_model(camera, model)).collect();
+        for model in models.iter().filter(|model| model.view.tiling.is_some()) {
+            let runs = self.running.models.iter().find(|running| running.name == model.name);
+            if runs.is_some_and(|running| !running.facts.can_tile) {
+                return Err(ServiceError::Tiles { camera: name, model: Arc::clone(&model.name) });
+            }
+        }
         let first = models.first().map(|first| &first.name);
         let first = self.running.models.iter().find(|model| first == Some(&model.name));
         let Some(first) = first else { return Ok(()) };
@@ -254,22 +262,27 @@ impl PreparedConfig {
             ignored,
             keeps_tracks,
             models,
-            view: camera.view(),
             group_timeout: camera.group.then(|| camera.group_timeout.unwrap_or(GROUP_TIMEOUT)),
         });
         Ok(())
     }
 }
 
-fn camera_model(model: &CameraModelConfig) -> CameraModel {
-    let CameraModelConfig { name, max_fps, every, classes, score_threshold, min_size, max_size } = model;
+fn camera_model(camera: &CameraConfig, model: &CameraModelConfig) -> CameraModel {
+    let CameraModelConfig { name, max_fps, every, classes, score_threshold, min_size, max_size, crop: _, tiles: _ } =
+        model;
     let selection = Selection {
         classes: classes.clone(),
         score_threshold: *score_threshold,
         min_size: *min_size,
         max_size: *max_size,
     };
-    CameraModel { name: name.as_str().into(), frame_rate: FrameRate::limited_to(*max_fps).every(*every), selection }
+    CameraModel {
+        name: name.as_str().into(),
+        frame_rate: FrameRate::limited_to(*max_fps).every(*every),
+        selection,
+        view: camera.view_of(model),
+    }
 }
 
 /// Returns the changes that `config` would make; loads and opens nothing.
@@ -307,6 +320,7 @@ fn load(
     let facts = LoadedFacts {
         sha256: model.engine.file().sha256.clone(),
         input: inputs.join(", "),
+        can_tile: model.card.head.family().can_tile(),
         device: model.device().cloned(),
         backend,
     };

@@ -45,6 +45,18 @@ pub enum Family {
     Depth,
 }
 
+impl Family {
+    /// Whether detections are objects, each with a box, rather than facts of the whole picture.
+    pub const fn finds_objects(self) -> bool {
+        !matches!(self, Self::Semantic | Self::Classifier | Self::Attributes | Self::Embedding | Self::Depth)
+    }
+
+    /// Whether results of parts of a picture can be merged. A pose head finds one person in any picture.
+    pub const fn can_tile(self) -> bool {
+        self.finds_objects() && !matches!(self, Self::Pose)
+    }
+}
+
 /// Keypoints of each box.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Keypoints {

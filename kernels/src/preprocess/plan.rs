@@ -14,6 +14,12 @@ pub(super) const LANES: usize = 8;
 /// A row of padding.
 pub(super) const PAD: u32 = u32::MAX;
 
+/// How many frame sizes and orientations keep their tables.
+///
+/// The views of a camera are of at most five kinds: the whole, and tiles, whose last column and row may be a pixel longer. With more kinds
+/// than are kept, cameras that take turns would make the tables of each frame.
+pub(super) const KEPT_PLANS: usize = 64;
+
 /// What tables are made for: they serve all frames that have the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct PlanKey {

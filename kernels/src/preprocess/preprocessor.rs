@@ -2,7 +2,7 @@
 
 use super::error::PreprocessError;
 use super::number::Number;
-use super::plan::{PlanKey, PreprocessPlan};
+use super::plan::{KEPT_PLANS, PlanKey, PreprocessPlan};
 use super::rows::{RowSource, Rows};
 use super::separable::{Filter, FilterPlan, Job, Linear, OfBytes, OfFloats, Pillow};
 use super::simd::Isa;
@@ -68,6 +68,16 @@ impl Preprocessor {
         Ok(mapping.of_view(frame.view()))
     }
 
+    /// Returns how many plans there are, and the address of each.
+    #[cfg(test)]
+    pub(super) fn plans(&self) -> Vec<*const u32> {
+        match &self.sampler {
+            Sampler::Opencv(resampler) => resampler.plans.iter().map(|plan| plan.columns.low.as_ptr()).collect(),
+            Sampler::Exact(resampler) => resampler.plans.iter().map(|plan| plan.columns.low.as_ptr()).collect(),
+            Sampler::Taps(_) => Vec::new(),
+        }
+    }
+
     fn check_tensor(&self, out: &TensorMut<'_>) -> Result<(), PreprocessError> {
         let (spec, found) = (self.spec(), out.dtype());
         let dtype = spec.dtype;
@@ -95,9 +105,6 @@ enum Sampler {
     Taps(Box<TapResampler>),
 }
 
-/// How many frame sizes keep their tables; the cameras of one lane rarely have more.
-const KEPT_PLANS: usize = 8;
-
 /// The tables and row buffers of one sampling.
 struct Resampler<N> {
     isa: Isa,
@@ -108,7 +115,7 @@ struct Resampler<N> {
 
 impl<N: Number> Resampler<N> {
     fn new(isa: Isa) -> Self {
-        Self { isa, plans: Vec::with_capacity(KEPT_PLANS), rows: Rows::default() }
+        Self { isa, plans: Vec::new(), rows: Rows::default() }
     }
 
     /// Makes a plan, and allocates, only for a frame size that has none.
@@ -169,7 +176,7 @@ enum Read {
 impl TapResampler {
     fn new(isa: Isa) -> Self {
         Self {
-            plans: Vec::with_capacity(KEPT_PLANS),
+            plans: Vec::new(),
             pillow: Filter::new(isa),
             linear: Filter::new(isa),
             of_bytes: Filter::new(isa),

@@ -23,7 +23,7 @@ use visiond_engine::detector::class_hint;
 use visiond_engine::heads::Family;
 use visiond_publish::PublishError;
 use visiond_service::model_trial;
-use visiond_service::{HttpError, ServiceError};
+use visiond_service::{HttpError, ServiceError, no_tiles};
 use visiond_system::preflight::Certainty;
 use visiond_system::stop::Stop;
 
@@ -37,11 +37,13 @@ pub fn check(path: &Path, config: &Config, root: &DeTable<'_>, report: &mut Diag
     // Of each model; none if it cannot be loaded or its classes have no names.
     let mut labels: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     let mut without_boxes: Vec<&str> = Vec::new();
+    let mut without_tiles: Vec<&str> = Vec::new();
     for (index, model) in config.models.iter().enumerate() {
         match check_model(model, config) {
-            Ok(CheckedModel { labels: names, has_boxes }) => {
+            Ok(CheckedModel { labels: names, family }) => {
                 labels.insert(&model.name, names);
-                without_boxes.extend((!has_boxes).then_some(&*model.name));
+                without_boxes.extend((!family.finds_objects()).then_some(&*model.name));
+                without_tiles.extend((!family.can_tile()).then_some(&*model.name));
             }
             Err(error) => {
                 report.refusal(span(entry("model", index), &["path"]), error.to_string(), &error.certainty());
@@ -76,6 +78,9 @@ pub fn check(path: &Path, config: &Config, root: &DeTable<'_>, report: &mut Diag
             check_labels(&track.classes, labels, "the camera's model does not have", at, report.report);
         }
         for (at, model) in models.iter().enumerate() {
+            if model.tiles.is_some() && without_tiles.contains(&&*model.name) {
+                report.report.error(listed("models", at), no_tiles(&model.name));
+            }
             if let Some(labels) = labels.get(&*model.name) {
                 let refusal = format!("model {} does not have", model.name);
                 check_labels(&model.classes, labels, &refusal, listed("models", at), report.report);
@@ -100,8 +105,7 @@ pub fn check(path: &Path, config: &Config, root: &DeTable<'_>, report: &mut Diag
 /// What the checks need to know of a model that can be loaded.
 struct CheckedModel {
     labels: Vec<String>,
-    /// Whether it finds objects.
-    has_boxes: bool,
+    family: Family,
 }
 
 /// Loads the model and creates its detector and buffers like `run`.
@@ -109,10 +113,9 @@ fn check_model(model: &ModelConfig, config: &Config) -> Result<CheckedModel, Ser
     let loaded = model_trial::load(model, &config.engine, &Stop::new().map_err(ServiceError::System)?)?;
     let detector = loaded.required_detector()?;
     Buffers::new(&config.buffers, loaded.device()).map_err(ServiceError::Buffers)?;
-    let of_the_frame = [Family::Semantic, Family::Classifier, Family::Attributes, Family::Embedding, Family::Depth];
     Ok(CheckedModel {
         labels: detector.labels().iter().map(|label| label.to_string()).collect(),
-        has_boxes: !of_the_frame.contains(&loaded.card.head.family()),
+        family: loaded.card.head.family(),
     })
 }
 

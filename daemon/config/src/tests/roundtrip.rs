@@ -207,9 +207,29 @@ prop_compose! {
     fn camera_model()(
         max_fps in of(0.001..=1000.0_f64), every in 1_u64..=1_000_000, classes in vec(text(), 0..3),
         score_threshold in of(fraction()), min_size in of(1_u32..=100), max_size in of(100_u32..=16_384),
+        tiles in of(tiles()),
     ) -> CameraModelConfig {
-        CameraModelConfig { name: String::new(), max_fps, every, classes, score_threshold, min_size, max_size }
+        let name = String::new();
+        CameraModelConfig { name, max_fps, every, classes, score_threshold, min_size, max_size, crop: None, tiles }
     }
+}
+
+/// Tiles of which no frame has too many.
+fn tiles() -> impl Strategy<Value = TilesConfig> {
+    prop_oneof![
+        (9000_u32..=16_384, 0.0..=0.1_f64).prop_map(|(size, overlap)| TilesConfig {
+            size: Some(size),
+            columns: None,
+            rows: None,
+            overlap
+        }),
+        (1_u32..=8, 1_u32..=7, 0.0..=0.9_f64).prop_map(|(columns, rows, overlap)| TilesConfig {
+            size: None,
+            columns: Some(columns),
+            rows: Some(rows),
+            overlap,
+        }),
+    ]
 }
 
 /// A valid polygon, in pixels or in fractions.

@@ -8,6 +8,7 @@ use visiond_kernels::color::{ColorMatrix, ColorRange, GreyLevels};
 use visiond_kernels::frame::{MAX_SIDE, PixelFormat};
 use visiond_kernels::polygon::{Polygon, PolygonError};
 use visiond_kernels::privacy::{Fill, PrivacyMask};
+use visiond_kernels::tiling::Tiling;
 use visiond_kernels::view::{Crop, Flip, Orientation, ViewSpec};
 
 use super::{FfmpegConfig, HOUR, MS, SECOND};
@@ -71,10 +72,17 @@ section! {
 pub const MAX_AREAS: usize = 32;
 
 impl CameraConfig {
-    /// Returns how the model sees the camera's frames.
+    /// Returns how models see the camera's frames, unless their tables say otherwise.
     pub fn view(&self) -> ViewSpec {
         let turned = Orientation::UPRIGHT.turned(self.rotate.unwrap_or(0) / 90);
-        ViewSpec { crop: self.crop, orientation: self.flip.map_or(turned, |flip| turned.flipped(flip)) }
+        let orientation = self.flip.map_or(turned, |flip| turned.flipped(flip));
+        ViewSpec { crop: self.crop, orientation, tiling: None }
+    }
+
+    /// Returns how one of the camera's models sees its frames.
+    pub fn view_of(&self, model: &CameraModelConfig) -> ViewSpec {
+        let tiling = model.tiles.as_ref().and_then(TilesConfig::tiling);
+        ViewSpec { crop: model.crop.or(self.crop), tiling, ..self.view() }
     }
 }
 
@@ -526,6 +534,38 @@ section! {
         min_size: Option<u32> as whole(1..=MAX_SIDE) => optional("24"),
         /// Drop boxes whose longer side is longer than this, in pixels of the frame.
         max_size: Option<u32> as whole(1..=MAX_SIDE) => optional("400"),
+        /// The part of the frame that this model sees, as the camera's `crop`, and in its place.
+        crop: Option<Crop> as crop() => optional("[0.0, 0.5, 1.0, 0.5]"),
+        /// Run the model on overlapping tiles of what it sees, and on the whole, for objects that are too small in the whole:
+        /// `{ size = 640 }` or `{ columns = 3, rows = 2 }`. See docs/tiles.md.
+        tiles: Option<TilesConfig> as table() => optional_part,
+    }
+}
+
+section! {
+    /// Cuts what a model sees into tiles.
+    pub struct TilesConfig {
+        /// Width and height of a tile in pixels of the frame; as many tiles as are needed, at most 63. The last column and row move
+        /// inwards.
+        size: Option<u32> as whole(32..=MAX_SIDE) => optional("640"),
+        /// Tiles side by side, in place of `size`.
+        columns: Option<u32> as whole(1..=63) => optional("3"),
+        /// Tiles on top of each other, in place of `size`.
+        rows: Option<u32> as whole(1..=63) => optional("2"),
+        /// The part of a tile that its neighbour also sees. An object that is smaller than this is whole in one of them.
+        overlap: f64 as real(0.0..=0.9) => default(0.2),
+    }
+}
+
+impl TilesConfig {
+    /// Returns how the picture is cut; `None` without a size and without columns and rows, which `check` refuses.
+    pub fn tiling(&self) -> Option<Tiling> {
+        let overlap = self.overlap;
+        match (self.size, self.columns.zip(self.rows)) {
+            (Some(size), _) => Some(Tiling::Size { size, overlap }),
+            (None, Some((columns, rows))) => Some(Tiling::Grid { columns, rows, overlap }),
+            (None, None) => None,
+        }
     }
 }
 

@@ -23,16 +23,15 @@ pub fn outlet(publish: PublishFn, messages: Option<u64>, clock: Arc<dyn Clock>, 
 
 /// The collector of a camera whose messages go to `outlet`.
 pub fn camera_to(outlet: &Arc<Outlet>, metrics: &Arc<CameraMetrics>) -> Arc<Collector> {
+    camera_of(&CameraModel::default(), outlet, metrics)
+}
+
+/// The same for a model with settings.
+pub fn camera_of(model: &CameraModel, outlet: &Arc<Outlet>, metrics: &Arc<CameraMetrics>) -> Arc<Collector> {
     let view = visiond_live::Live::new().view(&metrics.name);
-    Arc::new(Collector::new(
-        Arc::clone(metrics),
-        None,
-        None,
-        view,
-        Delivery::Lossless,
-        Arc::clone(outlet),
-        Arc::default(),
-    ))
+    let new =
+        Collector::new(Arc::clone(metrics), None, None, view, Delivery::Lossless, Arc::clone(outlet), Arc::default());
+    Arc::new(new.for_model(model, true))
 }
 
 /// The collector of a camera whose messages go nowhere.

@@ -7,6 +7,10 @@ use std::thread::JoinHandle;
 
 use visiond_frames::clock::SystemClock;
 use visiond_frames::frame::FramePool;
+use visiond_kernels::color::ColorDescription;
+use visiond_kernels::frame::{FrameLayout, PixelFormat};
+use visiond_kernels::tiling::Tiling;
+use visiond_kernels::view::ViewSpec;
 use visiond_message::Message;
 use visiond_system::testing::{HANG, wait_until};
 use visiond_telemetry::metrics::CameraMetrics;
@@ -38,6 +42,17 @@ fn start_with_runs(
     message_limit: Option<u64>,
     act: fn(u8) -> Act,
 ) -> Bench {
+    start_seeing(&CameraModel::default(), max_in_flight, cameras, batch, message_limit, act)
+}
+
+fn start_seeing(
+    model: &CameraModel,
+    max_in_flight: usize,
+    cameras: usize,
+    batch: usize,
+    message_limit: Option<u64>,
+    act: fn(u8) -> Act,
+) -> Bench {
     let stop = Stop::new().unwrap();
     let mailbox = Arc::new(Mailbox::default());
     let model_swap = Arc::new(ModelSwap::default());
@@ -47,7 +62,7 @@ fn start_with_runs(
     let outlet = outlet(publish, message_limit, Arc::new(SystemClock), &stop);
     let lost = NeedsRestart::default();
     for (number, metrics) in metrics.iter().enumerate() {
-        assert_eq!(mailbox.add(camera_to(&outlet, metrics), Delivery::Lossless), number);
+        assert_eq!(mailbox.add(camera_of(model, &outlet, metrics), Delivery::Lossless), number);
     }
     let lane = Lane {
         metrics: Arc::clone(&lane_metrics),
@@ -247,7 +262,7 @@ fn a_run_that_succeeds_makes_the_next_pause_short_again() {
     };
     let outlet = outlet(publish, None, Arc::new(SystemClock), &stop);
     state.taken.push((camera_to(&outlet, &metrics), queued));
-    lane.begin(&mut runner, &mut state);
+    lane.begin(&mut runner, &facts("fake"), &mut state);
     assert!(lane.finish_oldest(&mut runner, &facts("fake"), &mut state) && messages.try_recv().is_ok());
     assert!(state.backoff.pause() <= pauses[1] && state.failures == 0, "{pauses:?}");
 }
@@ -413,6 +428,126 @@ fn a_lane_whose_model_cannot_be_built_takes_the_new_one() {
     assert!(before.recv_timeout(HANG).is_ok());
     let (messages, _, _) = bench.end();
     assert_eq!(messages.iter().map(|message| message.sequence).collect::<Vec<_>>(), [1]);
+}
+
+/// A model that sees the whole of a 4x2 frame, its left half and its right half.
+fn tiled() -> CameraModel {
+    let tiling = Some(Tiling::Size { size: 2, overlap: 0.0 });
+    CameraModel { view: ViewSpec { tiling, ..ViewSpec::default() }, ..CameraModel::default() }
+}
+
+/// A frame whose left half has the value of `sequence`, which is also that of the whole, and whose right half has another.
+fn halves(pool: &FramePool, sequence: u64, right: u8) -> Frame {
+    let buffer = loop {
+        match pool.take() {
+            Some(mut buffer) => {
+                let left = sequence as u8;
+                buffer.as_mut_slice().copy_from_slice(&[left, left, right, right, left, left, right, right]);
+                break buffer;
+            }
+            None => std::thread::sleep(Duration::from_millis(1)),
+        }
+    };
+    let layout = FrameLayout::packed(PixelFormat::Grey, 4, 2, ColorDescription::default()).unwrap();
+    let timestamp = visiond_frames::clock::now(&SystemClock);
+    Frame { layout, buffer: buffer.into(), sequence, timestamp, recorded_at: None, damaged: false, name: None }
+}
+
+#[test]
+fn a_frame_whose_tiles_need_several_runs_is_one_message() {
+    for (batch, runs) in [(1, 3), (2, 2), (3, 1), (4, 1)] {
+        for max_in_flight in [1, 2] {
+            let bench = start_seeing(&tiled(), max_in_flight, 1, batch, None, |_| Act::See);
+            let pool = pool(3);
+            (0..5).for_each(|n| bench.put(0, halves(&pool, n, 100 + n as u8)));
+            let (messages, cameras, lane) = bench.end();
+            for (message, sequence) in messages.iter().zip(0..) {
+                assert_eq!(message.sequence, sequence);
+                let mut classes: Vec<_> = message.detections.iter().map(|one| one.class_id).collect();
+                classes.sort_unstable();
+                assert_eq!(classes, [sequence as u32, 100 + sequence as u32], "the whole and the left half show one");
+                assert_eq!((message.timings_us.preprocess, message.timings_us.infer), (runs, runs), "of all runs");
+            }
+            assert_eq!((messages.len(), lane.runs.get(), cameras[0].published()), (5, 5 * runs, 5), "batch {batch}");
+            assert!((0..3).all(|n| frame(&pool, n).map(std::mem::forget).is_some()), "every buffer is back");
+        }
+    }
+}
+
+#[test]
+fn a_tile_that_fails_costs_its_frame_once_and_no_other() {
+    for (batch, max_in_flight) in [(1, 1), (1, 2), (2, 1), (2, 2), (3, 1), (3, 2)] {
+        let bench = start_seeing(&tiled(), max_in_flight, 1, batch, None, |pixel| match pixel {
+            201 => Act::FailLoad,
+            202 => Act::FailBegin,
+            203 => Act::FailRun,
+            204 => Act::FailHead,
+            205 => Act::Panic,
+            _ => Act::See,
+        });
+        let pool = pool(3);
+        for n in 0..10 {
+            bench.put(0, halves(&pool, n, if n % 2 == 1 { 201 + n as u8 / 2 } else { 100 }));
+        }
+        let (messages, cameras, lane) = bench.end();
+        let failed = cameras[0].snapshot().dropped[DropCause::Failed as usize];
+        let name = format!("batch {batch}, {max_in_flight} in flight");
+        assert_eq!(messages.len() as u64 + failed, 10, "{name}");
+        // With two runs in flight, the panic may cost the frame before it as well.
+        let sequences: Vec<_> = messages.iter().map(|message| message.sequence).collect();
+        assert!(
+            sequences == [0, 2, 4, 6, 8] || (max_in_flight == 2 && sequences == [0, 2, 4, 6]),
+            "{name} {sequences:?}"
+        );
+        assert!(messages.iter().all(|message| message.detections.len() == 2), "{name}");
+        assert_eq!(lane.rebuilds.get(), 1, "{name}: the panic");
+        assert!((0..3).all(|n| frame(&pool, n).map(std::mem::forget).is_some()), "every buffer is back");
+    }
+}
+
+/// Begins the runs of two cameras' frames, the first of them in tiles.
+fn begin_two(
+    stop: &Stop,
+    batch: usize,
+    right: u8,
+    act: fn(u8) -> Act,
+) -> (Lane, Fake, LaneState, [Arc<CameraMetrics>; 2]) {
+    let (lane, mut runner, mut state) = (alone(stop), Fake::new(batch, 1, act), LaneState::new(1, false));
+    let cameras = ["tiled", "plain"].map(|name| Arc::new(CameraMetrics::new(name.into())));
+    let (outlet, pool) = (outlet(Arc::new(|_| ()), None, Arc::new(SystemClock), stop), pool(2));
+    for (metrics, model) in cameras.iter().zip([tiled(), CameraModel::default()]) {
+        let queued = QueuedFrame {
+            frame: Arc::new(halves(&pool, 7, right)),
+            queued_ns: SystemClock.monotonic_ns(),
+            ticket: None,
+        };
+        state.taken.push((camera_of(&model, &outlet, metrics), queued));
+    }
+    lane.begin(&mut runner, &facts("fake"), &mut state);
+    (lane, runner, state, cameras)
+}
+
+#[test]
+fn tiles_share_a_run_with_the_frames_of_other_cameras() {
+    let stop = Stop::new().unwrap();
+    let act = |pixel| if pixel == 1 { Act::FailLoad } else { Act::See };
+    let (lane, mut runner, mut state, cameras) = begin_two(&stop, 4, 9, act);
+    assert_eq!((state.in_flight.len(), slots_of(&state.in_flight[0].works)), (1, 4));
+    assert!(lane.finish_oldest(&mut runner, &facts("fake"), &mut state));
+    assert_eq!([cameras[0].published(), cameras[1].published()], [1, 1]);
+    // A tile that cannot be loaded takes its frame's other views with it.
+    let (_, _, state, cameras) = begin_two(&stop, 4, 1, act);
+    assert_eq!((state.in_flight.len(), slots_of(&state.in_flight[0].works)), (1, 1));
+    assert_eq!(cameras[0].snapshot().dropped[DropCause::Failed as usize], 1);
+}
+
+#[test]
+fn stop_does_not_wait_for_the_rest_of_the_tiles() {
+    let stop = Stop::new().unwrap();
+    stop.raise();
+    let (_, _, state, cameras) = begin_two(&stop, 1, 9, |_| Act::See);
+    assert_eq!((state.in_flight.len(), state.works.len()), (0, 0));
+    assert_eq!(cameras.map(|camera| camera.snapshot().dropped[DropCause::Failed as usize]), [1, 1]);
 }
 
 #[test]

@@ -71,7 +71,6 @@ fn starts(name: &str, orders: &Arc<Orders>) -> CameraSpec {
         ignored: Vec::new(),
         keeps_tracks: false,
         models: vec![CameraModel { name: "fake".into(), ..CameraModel::default() }],
-        view: ViewSpec::default(),
         group_timeout: None,
     }
 }
@@ -88,7 +87,6 @@ fn stays(name: &str) -> CameraSpec {
         ignored: Vec::new(),
         keeps_tracks: false,
         models: vec![CameraModel { name: "fake".into(), ..CameraModel::default() }],
-        view: ViewSpec::default(),
         group_timeout: None,
     }
 }

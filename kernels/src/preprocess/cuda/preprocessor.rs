@@ -10,7 +10,7 @@ use crate::cuda::{CudaError, CudaStream, Device, DeviceAddress, DeviceBuffer, Fu
 use crate::frame::FrameView;
 use crate::placement::Mapping;
 use crate::preprocess::error::PreprocessError;
-use crate::preprocess::plan::PlanKey;
+use crate::preprocess::plan::{KEPT_PLANS, PlanKey};
 use crate::preprocess::spec::PreprocessSpec;
 use crate::tensor::DType;
 
@@ -19,9 +19,6 @@ const PTX: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/preprocess"));
 
 /// Threads per block of the kernels with one word per thread, as they declare.
 const WORD_THREADS: u32 = 128;
-
-/// The minimum number of frame sizes whose tables are kept.
-const KEPT_SIZES: usize = 8;
 
 /// Staged rows begin at multiples of this, so that the kernel may read words.
 pub(super) const STAGED_ALIGNMENT: usize = 64;
@@ -70,7 +67,7 @@ impl CudaPreprocessor {
             described: pinned.allocate(bytes)?,
             descriptions: DeviceBuffer::new(device, bytes)?,
             mappings: Vec::with_capacity(max_batch),
-            sizes: TableCache::new(device, max_batch.max(KEPT_SIZES))?,
+            sizes: TableCache::new(device, max_batch.max(KEPT_PLANS))?,
             staging: pinned.allocate(0)?,
             copied_bytes: 0,
         })

@@ -144,6 +144,23 @@ fn cameras_that_are_turned_take_turns() {
 }
 
 #[test]
+fn the_tables_of_sixty_four_kinds_of_views_stay_and_more_replace_the_oldest() {
+    let mut shared = Preprocessor::new(PreprocessSpec { dtype: DType::U8, ..plain(9, 7) }).unwrap();
+    let picture = Picture::noise(PixelFormat::Rgb, (200, 8), ColorDescription::default(), 0, 1);
+    let mut look = |widths: std::ops::Range<u32>| {
+        for width in widths {
+            let view = View::new((200, 8), [0, 0, 2 * width, 8], Orientation::UPRIGHT).unwrap();
+            tensor_of(&mut shared, &picture.frame().viewed(view).unwrap());
+        }
+        shared.plans()
+    };
+    let first = look(1..65);
+    assert_eq!((first.len(), look(1..65)), (64, first.clone()), "nothing is made again");
+    let then = look(65..75);
+    assert_eq!((then.len(), &then[..54]), (64, &first[10..]));
+}
+
+#[test]
 fn a_view_of_another_size_or_of_a_view_is_refused() {
     let picture = Picture::noise(PixelFormat::Grey, (8, 6), ColorDescription::JPEG, 0, 1);
     let view = |size| View::new(size, [2, 2, 4, 4], Orientation::UPRIGHT).unwrap();
