@@ -69,18 +69,35 @@ struct Slot {
 #[derive(Debug, Default)]
 struct SlotState {
     waiting: Option<Job>,
+    /// How often waiting frames were forgotten: see [`Annotator::forget`]. A frame that was taken before the last time is not stored.
+    forgotten: u64,
+    /// Whether an image is being stored.
+    storing: bool,
     closed: bool,
 }
 
 impl Slot {
-    /// Waits for a frame. Returns `None` once the slot is closed and empty.
-    fn take(&self) -> Option<Job> {
+    /// Waits for a frame; returns it with [`SlotState::forgotten`]. Returns `None` once the slot is closed and empty.
+    fn take(&self) -> Option<(Job, u64)> {
         let mut state = self.state.lock();
         while state.waiting.is_none() && !state.closed {
             self.changed.wait(&mut state);
         }
         self.changed.notify_all();
-        state.waiting.take()
+        Some((state.waiting.take()?, state.forgotten))
+    }
+
+    /// Begins to store the image of a frame; returns `false` if the frame has been forgotten since it was taken.
+    fn begin_storing(&self, forgotten: u64) -> bool {
+        let mut state = self.state.lock();
+        state.storing = state.forgotten == forgotten;
+        state.storing
+    }
+
+    /// Notes that the image has been stored, or could not be.
+    fn end_storing(&self) {
+        self.state.lock().storing = false;
+        self.changed.notify_all();
     }
 
     /// Accepts no further frame, and releases a lane that waits to offer one.
@@ -166,16 +183,32 @@ impl Annotator {
             return;
         }
         let mut state = self.slot.state.lock();
-        while may_wait && state.waiting.is_some() && !state.closed {
+        let forgotten = state.forgotten;
+        while may_wait && state.waiting.is_some() && !state.closed && state.forgotten == forgotten {
             self.slot.changed.wait(&mut state);
         }
-        if state.waiting.is_some() || state.closed {
+        if state.waiting.is_some() || state.closed || state.forgotten != forgotten {
             self.counters.dropped_busy.add(1);
         } else {
             let tails = self.trails.lock().tails(&message);
             state.waiting = Some((frame, message, tails));
             self.slot.changed.notify_all();
         }
+    }
+
+    /// Drops the frame that waits, the one that is being drawn and the paths of tracks, because the camera's privacy masks have changed.
+    /// Stored images stay. Returns `false` if an image is still being stored at `deadline`.
+    pub fn forget(&self, deadline: Instant) -> bool {
+        let mut state = self.slot.state.lock();
+        state.forgotten += 1;
+        let waiting = state.waiting.take();
+        self.slot.changed.notify_all();
+        while state.storing && !self.slot.changed.wait_until(&mut state, deadline).timed_out() {}
+        let is_done = !state.storing;
+        drop(state);
+        self.counters.dropped_busy.add(u64::from(waiting.is_some()));
+        *self.trails.lock() = Trails::default();
+        is_done
     }
 
     /// Counts a frame that a model offers; returns its number, from 0.
@@ -241,7 +274,7 @@ impl Drawer {
     fn run(&mut self) {
         let opened = self.folder.open();
         self.note(&opened);
-        while let Some((frame, message, tails)) = self.slot.take() {
+        while let Some(((frame, message, tails), forgotten)) = self.slot.take() {
             if !self.outage.may_try(Instant::now()) {
                 self.lost();
                 continue;
@@ -258,7 +291,13 @@ impl Drawer {
                 }
             };
             draw_with_tails(&mut picture, &message, &tails);
-            let stored = encode(&picture, self.folder.format()).and_then(|bytes| self.folder.store(&message, &bytes));
+            let encoded = encode(&picture, self.folder.format());
+            if !self.slot.begin_storing(forgotten) {
+                self.counters.dropped_busy.add(1);
+                continue;
+            }
+            let stored = encoded.and_then(|bytes| self.folder.store(&message, &bytes));
+            self.slot.end_storing();
             self.note(&stored);
             match stored {
                 Ok(()) => self.counters.written.add(1),

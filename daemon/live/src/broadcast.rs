@@ -193,6 +193,12 @@ impl Broadcast {
         }
     }
 
+    /// Forgets the newest messages of a camera. Readers that are behind still get them.
+    pub(super) fn forget(&self, camera: &str) {
+        let mut inner = self.messages.lock();
+        inner.latest.retain(|_, published| *published.message().camera != *camera);
+    }
+
     /// Sets the model of each topic that runs, and forgets the newest messages of others.
     pub(super) fn keep(&self, running: HashMap<Arc<str>, Arc<str>>) {
         let mut inner = self.messages.lock();

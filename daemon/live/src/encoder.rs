@@ -136,7 +136,7 @@ impl Tools {
 
     /// Makes the results that clients requested from a frame: copies, an image, an image with boxes.
     fn make(&mut self, view: &CameraView, taken: TakenFrame) -> Result<(), EncodeError> {
-        let TakenFrame { frame, message, is_preview, copies, plain, overlay } = taken;
+        let TakenFrame { frame, message, is_preview, mask_changes, copies, plain, overlay } = taken;
         for send in copies {
             // A client that no longer waits needs no copy.
             let _ = send.try_send(OwnedFrame::copy_of(frame.layout, frame.bytes(&mut self.copy)?)?);
@@ -146,10 +146,10 @@ impl Tools {
         }
         if let Some(message) = &message {
             // A picture without boxes adds to the tails of the next one with boxes.
-            view.trails.lock().add(message);
+            view.add_to_trails(message, mask_changes);
         }
         let sequence = message.as_ref().map(|message| message.sequence);
-        let picture = |jpeg: Vec<u8>| Picture { jpeg: Bytes::from(jpeg), sequence, made: Instant::now() };
+        let picture = |jpeg: Vec<u8>| Picture { jpeg: Bytes::from(jpeg), sequence, made: Instant::now(), mask_changes };
         let jpeg = match &mut self.jpeg {
             Some(jpeg) => jpeg,
             none => none.insert(JpegEncoder::new(QUALITY)?.pausing(self.pause)),
@@ -175,9 +175,9 @@ impl Tools {
         }
         if !overlay.is_empty() {
             if let Some(message) = &message {
-                let tails = view.trails.lock().tails(message);
+                let tails = view.tails(message);
                 for other in view.others(message) {
-                    draw_scaled(&mut rgb, &other, &view.trails.lock().tails(&other));
+                    draw_scaled(&mut rgb, &other, &view.tails(&other));
                 }
                 let draw = if is_preview { draw_scaled } else { draw_with_tails };
                 draw(&mut rgb, message, &tails);

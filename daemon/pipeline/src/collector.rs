@@ -11,6 +11,7 @@
 mod ignored;
 mod masks;
 mod message;
+mod publish_gate;
 mod rounding;
 mod selection;
 mod tracking;
@@ -37,6 +38,7 @@ use visiond_tracker::TrackIds;
 
 pub use self::ignored::IgnoredArea;
 pub use self::message::message_of;
+pub use self::publish_gate::{Passing, PublishGate};
 pub use self::selection::Selection;
 pub use self::tracking::{CameraTracks, FrameTracks, TrackSettings};
 use crate::frame_rate::FrameRate;
@@ -82,6 +84,7 @@ pub struct Collector {
     pub view_spec: ViewSpec,
     outlet: Arc<Outlet>,
     mask_warnings: Arc<MaskWarnings>,
+    gate: Arc<PublishGate>,
 }
 
 /// Limits the warnings about masks of a camera that are too large for their message. Outlives the camera's collector.
@@ -159,6 +162,7 @@ impl Collector {
             view_spec,
             outlet,
             mask_warnings,
+            gate: Arc::default(),
         }
     }
 
@@ -179,6 +183,18 @@ impl Collector {
     #[must_use]
     pub fn seen_as(self, view_spec: ViewSpec) -> Self {
         Self { view_spec, ..self }
+    }
+
+    /// Sets the gate that a reload closes when it changes the camera's privacy masks.
+    #[must_use]
+    pub fn behind(self, gate: &Arc<PublishGate>) -> Self {
+        Self { gate: Arc::clone(gate), ..self }
+    }
+
+    /// Begins to publish a result, until the returned value is dropped; `None` if the camera's privacy masks have changed since its
+    /// frame was captured.
+    pub fn pass(&self) -> Option<Passing<'_>> {
+        self.gate.pass()
     }
 
     /// Whether results need the pixels of their frames, because images are drawn or a client watches.

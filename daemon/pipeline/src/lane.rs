@@ -481,6 +481,10 @@ impl Lane {
             }
             work.camera.selection.keep_wanted(&mut state.found, &model.labels);
             let PendingFrame { camera, facts, frame: view, timings: so_far } = work;
+            let Some(_passing) = camera.pass() else {
+                camera.metrics.count_dropped_by(&self.metrics.name, DropCause::Unmasked, 1);
+                continue;
+            };
             let timings = Timings { preprocess: timings.preprocess_us, infer: timings.infer_us, ..so_far };
             camera.drop_ignored(&facts, model, &mut state.found);
             let (detections, values) = (&*state.found, runner.values());

@@ -240,10 +240,12 @@ impl PreparedConfig {
             known.source.shows_what(&camera.source)
                 && known.tracked_model(&listed_before) == camera.tracked_model(&listed)
         });
+        let changes_masks = known.is_some_and(|known| known.privacy != camera.privacy);
         let tracked_model = camera.tracked_model(&listed).into();
         self.pipeline.cameras.push(CameraSpec {
             name,
             open,
+            changes_masks,
             preview,
             max_fps,
             delivery,

@@ -86,7 +86,11 @@ fn only_what_is_asked_for_is_drawn() {
     let asked = AnnotateConfig { every: 4, on_detection: true, ..config(folder.path()) };
     let annotator = Annotator::start(&asked, "door", IfUnusable::Retry).unwrap();
     for sequence in 0..10 {
-        annotator.offer_wait(frame(&pool, sequence), message(sequence, usize::from(sequence == 6)));
+        annotator.offer_wait(
+            frame(&pool, sequence),
+            Orientation::UPRIGHT,
+            message(sequence, usize::from(sequence == 6)),
+        );
     }
     assert_eq!(annotator.close(hang()), AnnotateCounts { written: 4, dropped_busy: 0, failed: 0, outage: None });
     assert_eq!(
@@ -249,4 +253,54 @@ fn a_full_disk_loses_pictures_by_count_and_leaves_no_half_ones() {
         AnnotateCounts { written: 1, dropped_busy: 0, failed: sequence - 1, outage: None }
     );
     assert_eq!(names(&directory), [format!("door-{:08}.jpg", sequence - 1)]);
+}
+
+#[test]
+fn a_frame_that_is_forgotten_is_not_stored() {
+    let folder = tempfile::tempdir().unwrap();
+    let pool = pool();
+    let asked = AnnotateConfig { format: PictureFormat::Png, ..config(folder.path()) };
+    let annotator = Annotator::start(&asked, "door", IfUnusable::Retry).unwrap();
+    let slot = Arc::clone(&annotator.slot);
+    // Whether it waits, is drawn or is about to be stored.
+    for sequence in 0..20 {
+        annotator.offer_wait(frame(&pool, sequence), message(sequence, 1));
+        let before = names(folder.path());
+        assert!(annotator.forget(hang()));
+        let stored = names(folder.path());
+        annotator.offer_wait(frame(&pool, 100 + sequence), message(100 + sequence, 1));
+        let newest = format!("door-{:08}.png", 100 + sequence);
+        wait_until("the next one", || names(folder.path()).contains(&newest));
+        let own = format!("door-{sequence:08}.png");
+        assert_eq!(stored.contains(&own), names(folder.path()).contains(&own), "{before:?}");
+    }
+    // A frame that was taken before is not stored after.
+    assert!(!slot.begin_storing(0));
+    let counts = annotator.close(hang());
+    assert_eq!((counts.written + counts.dropped_busy, counts.failed), (40, 0));
+}
+
+#[test]
+fn a_lane_that_waits_with_a_frame_does_not_store_it_after_all_were_forgotten() {
+    let (slot, pool) = (Arc::<Slot>::default(), pool());
+    let annotator = Annotator {
+        camera: "door".to_owned(),
+        every: 1,
+        on_detection: false,
+        offered: Mutex::default(),
+        trails: Mutex::default(),
+        counters: Arc::default(),
+        slot: Arc::clone(&slot),
+        thread: Mutex::default(),
+    };
+    annotator.offer_wait(frame(&pool, 0), message(0, 1));
+    let annotator = Arc::new(annotator);
+    let (lane, late) = (Arc::clone(&annotator), frame(&pool, 1));
+    let lane = std::thread::spawn(move || lane.offer_wait(late, message(1, 1)));
+    // It waits again, because the slot is full.
+    wait_until("the lane to wait", || slot.changed.notify_all() == 1);
+    assert!(annotator.forget(hang()));
+    finishes("the lane", move || lane.join().unwrap());
+    assert!(slot.state.lock().waiting.is_none());
+    assert_eq!(annotator.counts().dropped_busy, 2);
 }
