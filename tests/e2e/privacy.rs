@@ -8,6 +8,7 @@ use std::path::Path;
 use std::process::Command;
 
 use serde_json::Value;
+use visiond_tests::mosquitto::Mosquitto;
 use visiond_tests::port::Port;
 use visiond_tests::web::Place;
 use visiond_tests::{Daemon, root, run, stderr};
@@ -244,4 +245,28 @@ fn once_a_reload_has_answered_no_output_shows_a_frame_without_the_new_mask() {
     }
     let dropped = place.get("/api/v1/cameras/door").json()["dropped"]["unmasked"].as_u64();
     assert!(dropped >= Some(1), "the frames that the slow model had in hand");
+}
+
+#[test]
+fn the_snapshot_that_a_broker_retains_goes_when_a_mask_is_added() {
+    let broker = Mosquitto::start();
+    let mqtt = |tables: &str| {
+        format!(
+            "[device]\nname = \"gate\"\n{}[[sink]]\ntype = \"mqtt\"\nurl = \"mqtt://127.0.0.1:{}\"\nsnapshot_interval = \"1h\"\n",
+            config(tables),
+            broker.port
+        )
+    };
+    let mut daemon = start_as(&mqtt(""));
+    let topic = "visiond/gate/cameras/door/snapshot";
+    let marked = || broker.retained(topic).last().map(|snapshot| marked_pixels(&snapshot.payload));
+    daemon.wait_until("a snapshot", |_| marked().is_some());
+    assert!(marked() > Some(0.05));
+    daemon.reconfigure(&mqtt(OVER_IT));
+    daemon.wait_until("another snapshot an hour before it is due", |_| marked() == Some(0.0));
+    // It does not come back.
+    daemon.reconfigure(&mqtt(&format!("{OVER_IT}{IGNORED}")));
+    daemon.wait_for_log("ignored areas of camera door added");
+    assert_eq!(marked(), Some(0.0));
+    assert_eq!(daemon.terminate().status.code(), Some(0));
 }
