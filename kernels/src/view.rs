@@ -182,6 +182,14 @@ pub enum Crop {
 }
 
 impl Crop {
+    /// Returns the same part in fractions of a frame of this size.
+    #[must_use]
+    pub fn in_fractions(self, (width, height): (u32, u32)) -> Self {
+        let Self::Pixels(part) = self else { return self };
+        let sides = [width, height, width, height];
+        Self::Fractions(std::array::from_fn(|i| f64::from(part[i]) / f64::from(sides[i].max(1))))
+    }
+
     /// Returns the part of a frame of this size, in pixels; edges between two pixels go to the nearest.
     pub fn of(self, (width, height): (u32, u32)) -> [u32; 4] {
         let [x, y, w, h] = match self {
@@ -300,6 +308,15 @@ mod tests {
         let of = |crop, frame| ViewSpec { crop: Some(crop), ..ViewSpec::default() }.of(frame).map(|view| view.crop());
         assert_eq!(of(Crop::Fractions([0.25, 0.0, 0.5, 1.0]), (640, 480)), Ok([160, 0, 320, 480]));
         assert_eq!(of(Crop::Fractions([0.25, 0.0, 0.5, 1.0]), (1920, 1080)), Ok([480, 0, 960, 1080]));
+        // The same pixels of the size that they were written for.
+        for side in 2..500 {
+            let part = Crop::Pixels([side / 2 & !1, 0, side - (side / 2 & !1), 4]);
+            assert_eq!(of(part.in_fractions((side, 9)), (side, 9)), of(part, (side, 9)));
+        }
+        assert_eq!(
+            of(Crop::Pixels([480, 0, 960, 1080]).in_fractions((1920, 1080)), (1280, 720)),
+            Ok([320, 0, 640, 720])
+        );
         // The sum is above 1 in binary.
         assert_eq!(of(Crop::Fractions([0.9, 0.7, 0.1, 0.3]), (100, 100)), Ok([90, 70, 10, 30]));
         assert_eq!(of(Crop::Pixels([480, 0, 960, 1080]), (1920, 1080)), Ok([480, 0, 960, 1080]));

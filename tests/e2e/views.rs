@@ -49,7 +49,7 @@ fn a_turned_film_has_the_detections_of_the_upright_one_in_its_own_pixels() {
         ("right", "transpose=clock", "rotate = 270", &right),
         ("around", "hflip,vflip", "rotate = 180", &around),
         ("mirrored", "hflip", "flip = \"horizontal\"", &mirrored),
-        ("framed", "pad=1000:700:100:40:red", "crop = [100, 40, 768, 576]", &framed),
+        ("framed", "pad=1000:700:100:40:red", "crop = [100, 40, 768, 576]\ncrop_frame_size = [1000, 700]", &framed),
     ];
     let films = tempfile::tempdir().unwrap();
     let mut config = "[[model]]\nname = \"objects\"\npath = \"{model}\"\nscore_threshold = 0.3\n\n\
@@ -90,7 +90,7 @@ fn a_turned_film_has_the_detections_of_the_upright_one_in_its_own_pixels() {
 }
 
 #[test]
-fn a_crop_beyond_the_frame_fails_its_frames_with_the_reason_and_a_reload_mends_it() {
+fn an_empty_crop_fails_its_frames_with_the_reason_and_a_reload_mends_it() {
     let config = |crop: &str| {
         format!(
             "[[model]]\nname = \"objects\"\npath = \"{{model}}\"\nscore_threshold = 0.3\n\n[engine]\nbackend = \"rten\"\n\n\
@@ -99,8 +99,8 @@ fn a_crop_beyond_the_frame_fails_its_frames_with_the_reason_and_a_reload_mends_i
              [[sink]]\ntype = \"file\"\npath = \"{{dir}}/out.jsonl\"\n"
         )
     };
-    let mut daemon = Daemon::start(&config("[400, 0, 200, 300]"));
-    daemon.wait_for_log("the crop [400, 0, 200, 300] is empty or reaches beyond the frame of 451x300 pixels");
+    let mut daemon = Daemon::start(&config("[0.5, 0.0, 0.0005, 1.0]"));
+    daemon.wait_for_log("the crop [0.5, 0.0, 0.0005, 1.0] is empty or reaches beyond the frame of 451x300 pixels");
     assert_eq!(daemon.count("out.jsonl"), 0);
     daemon.reconfigure(&config("[0.0, 0.0, 1.0, 1.0]"));
     daemon.wait_until("a message", |daemon| daemon.count("out.jsonl") > 0);

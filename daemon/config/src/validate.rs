@@ -11,7 +11,7 @@ use visiond_ground::nearest::nearest;
 use visiond_kernels::color::{ColorDescription, ColorRange, GreyLevels};
 use visiond_kernels::frame::FrameLayout;
 use visiond_kernels::polygon::Polygon;
-use visiond_kernels::view::ViewSpec;
+use visiond_kernels::view::{Crop, ViewSpec};
 use visiond_system::preflight::{folder_of, overlap};
 
 use super::diagnostics::Diagnostics;
@@ -270,18 +270,28 @@ impl Checks<'_> {
         polygon.map_err(|error| self.0.error(span, format!("`{}` {error}", points.place.path))).ok()
     }
 
-    /// Checks that a part in pixels is inside of a frame whose size the file has.
+    /// Checks that a part in pixels comes with the size of its frame, and is inside of it.
     fn crop(&mut self, camera: &Read<CameraConfig>) {
-        let size = match &camera.source.value {
-            Some(SourceRead::V4l2(v4l2)) => v4l2.width.value.zip(v4l2.height.value),
-            Some(SourceRead::Command(command)) => command.width.value.zip(command.height.value),
-            Some(SourceRead::Pattern(pattern)) => pattern.width.value.zip(pattern.height.value),
-            _ => None,
-        };
-        if let (Some(crop), Some(size)) = (camera.crop.value, size)
-            && let Err(error) = (ViewSpec { crop: Some(crop), ..ViewSpec::default() }).of(size)
-        {
-            self.error(&camera.crop.place, error.to_string());
+        let (crop, size) = (&camera.crop, &camera.crop_frame_size);
+        match (crop.value, size.value) {
+            (Some(Crop::Pixels(_)), None) if size.place.is_valid => self.error(
+                &crop.place,
+                "`crop` is in pixels, which are another part of a frame of another size: set `crop_frame_size = [WIDTH, HEIGHT]`, the \
+                 size of the camera's frames, or write fractions with a decimal point",
+            ),
+            (Some(pixels @ Crop::Pixels(_)), Some([width, height])) => {
+                let view = ViewSpec { crop: Some(pixels), ..ViewSpec::default() };
+                if let Err(error) = view.of((width, height)) {
+                    self.error(&crop.place, error.to_string());
+                }
+            }
+            (Some(Crop::Fractions(_)), Some(_)) => {
+                self.error(&size.place, "`crop` is in fractions of any frame: remove `crop_frame_size`");
+            }
+            (None, Some(_)) if crop.place.is_valid => {
+                self.error(&size.place, "`crop_frame_size` needs `crop`: add it, or remove `crop_frame_size`");
+            }
+            _ => {}
         }
     }
 
