@@ -30,6 +30,16 @@ pub enum Flip {
     Vertical,
 }
 
+impl Flip {
+    /// Returns its name in configurations and in the API.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Horizontal => "horizontal",
+            Self::Vertical => "vertical",
+        }
+    }
+}
+
 impl Orientation {
     /// Unchanged.
     pub const UPRIGHT: Self = Self { transposed: false, mirrored: [false; 2] };
@@ -57,6 +67,25 @@ impl Orientation {
         };
         self.mirrored[axis] = !self.mirrored[axis];
         self
+    }
+
+    /// Returns the turn, in degrees clockwise, and the mirror after it that make this orientation; the smallest turn of those possible.
+    pub fn turn_and_flip(self) -> (u32, Option<Flip>) {
+        let flips = [None, Some(Flip::Horizontal), Some(Flip::Vertical)];
+        let all = (0..4).flat_map(|quarters| flips.map(|flip| (quarters, flip)));
+        let made = |(quarters, flip): (u32, Option<Flip>)| {
+            let turned = Self::UPRIGHT.turned(quarters);
+            flip.map_or(turned, |flip| turned.flipped(flip))
+        };
+        let found = all.into_iter().find(|&way| made(way) == self);
+        found.map_or((0, None), |(quarters, flip)| (quarters * 90, flip))
+    }
+
+    /// Returns where a point of a frame of this size is in the picture of the whole frame. Points count pixel edges.
+    pub fn point_to_picture(self, frame: (f32, f32), point: (f32, f32)) -> (f32, f32) {
+        let ((x, y), (width, height)) = (self.size_of(point), self.size_of(frame));
+        let along = |position: f32, side: f32, mirrored: bool| if mirrored { side - position } else { position };
+        (along(x, width, self.mirrored[0]), along(y, height, self.mirrored[1]))
     }
 
     /// Returns width and height, swapped if the orientation transposes.
@@ -291,6 +320,21 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn a_point_of_the_frame_has_its_place_in_the_picture_and_each_orientation_a_turn_and_a_flip() {
+        for orientation in Orientation::all() {
+            let view = View::new((640, 480), [0, 0, 640, 480], orientation).unwrap();
+            let (x, y) = orientation.point_to_picture((640.0, 480.0), (100.0, 30.0));
+            assert_eq!(view.point_to_frame(f64::from(x), f64::from(y)), (100.0, 30.0));
+            let (turn, flip) = orientation.turn_and_flip();
+            let turned = Orientation::UPRIGHT.turned(turn / 90);
+            assert_eq!(flip.map_or(turned, |flip| turned.flipped(flip)), orientation);
+        }
+        assert_eq!(Orientation::UPRIGHT.turn_and_flip(), (0, None));
+        assert_eq!(Orientation::UPRIGHT.flipped(Flip::Vertical).turn_and_flip(), (0, Some(Flip::Vertical)));
+        assert_eq!(Orientation::UPRIGHT.turned(3).turn_and_flip(), (270, None));
     }
 
     #[test]

@@ -12,6 +12,7 @@ use std::time::Instant;
 use parking_lot::{Condvar, Mutex};
 use visiond_config::types::AnnotateConfig;
 use visiond_frames::frame::Frame;
+use visiond_kernels::view::Orientation;
 use visiond_message::Message;
 use visiond_message::status::AnnotateCounts;
 use visiond_system::outage::{IfUnusable, Outage, explain};
@@ -25,6 +26,7 @@ use super::draw::draw_with_tails;
 use super::picture_folder::{PictureFolder, encode};
 use super::rgb_converter::RgbConverter;
 use super::trails::{Tails, Trails};
+use super::upright::upright;
 
 /// Images cannot be stored.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -55,8 +57,8 @@ struct Counters {
     outage: Mutex<Option<String>>,
 }
 
-/// A frame to draw, with its detections and their tails.
-type Job = (Arc<Frame>, Arc<Message>, Tails);
+/// A frame to draw, how to turn it, its detections and their tails.
+type Job = (Arc<Frame>, Orientation, Arc<Message>, Tails);
 
 /// Passes one frame at a time to the drawing thread.
 #[derive(Debug, Default)]
@@ -165,18 +167,18 @@ impl Annotator {
         PictureFolder::check(&config.directory).map_err(|error| cannot_write(config, camera, &error))
     }
 
-    /// Offers a frame with its detections; it is drawn if the configuration selects it and no other frame waits. Never waits.
-    pub fn offer(&self, frame: Arc<Frame>, message: Arc<Message>) {
-        self.put(frame, message, false);
+    /// Offers a frame with its detections, and how models see it; it is drawn that way if the configuration selects it and no other frame waits. Never waits.
+    pub fn offer(&self, frame: Arc<Frame>, seen: Orientation, message: Arc<Message>) {
+        self.put(frame, seen, message, false);
     }
 
     /// Like [`Annotator::offer`], but waits while another frame is waiting. For sources that are read as fast as possible.
-    pub fn offer_wait(&self, frame: Arc<Frame>, message: Arc<Message>) {
-        self.put(frame, message, true);
+    pub fn offer_wait(&self, frame: Arc<Frame>, seen: Orientation, message: Arc<Message>) {
+        self.put(frame, seen, message, true);
     }
 
-    fn put(&self, frame: Arc<Frame>, message: Arc<Message>, may_wait: bool) {
-        self.trails.lock().add(&message);
+    fn put(&self, frame: Arc<Frame>, seen: Orientation, message: Arc<Message>, may_wait: bool) {
+        self.trails.lock().add(&message, seen);
         let has_turn = self.every > 0 && self.number(&message.topic).is_multiple_of(self.every);
         let has_detection = self.on_detection && !message.detections.is_empty();
         if !has_turn && !has_detection {
@@ -191,7 +193,7 @@ impl Annotator {
             self.counters.dropped_busy.add(1);
         } else {
             let tails = self.trails.lock().tails(&message);
-            state.waiting = Some((frame, message, tails));
+            state.waiting = Some((frame, seen, message, tails));
             self.slot.changed.notify_all();
         }
     }
@@ -274,13 +276,14 @@ impl Drawer {
     fn run(&mut self) {
         let opened = self.folder.open();
         self.note(&opened);
-        while let Some(((frame, message, tails), forgotten)) = self.slot.take() {
+        while let Some(((frame, seen, message, tails), forgotten)) = self.slot.take() {
             if !self.outage.may_try(Instant::now()) {
                 self.lost();
                 continue;
             }
             let _trace = trace::work_on("draw", &message.camera, message.sequence);
-            let picture = frame.view().map_err(Into::into).and_then(|view| self.converter.make(&view));
+            let turned = frame.view().and_then(|view| view.turned(seen));
+            let picture = turned.map_err(Into::into).and_then(|view| self.converter.make(&view));
             drop(frame);
             let mut picture = match picture {
                 Ok(picture) => picture,
@@ -290,7 +293,7 @@ impl Drawer {
                     continue;
                 }
             };
-            draw_with_tails(&mut picture, &message, &tails);
+            draw_with_tails(&mut picture, &upright(&message, seen), &tails);
             let encoded = encode(&picture, self.folder.format());
             if !self.slot.begin_storing(forgotten) {
                 self.counters.dropped_busy.add(1);

@@ -9,7 +9,7 @@
 //! frames by [`PATIENCE`], so a preview that stalls is replaced even before its source notices.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
@@ -21,6 +21,7 @@ use visiond_frames::clock::{Clock, SystemClock};
 use visiond_frames::frame::Frame;
 use visiond_kernels::buffer::{BufferError, UnifiedBuffer};
 use visiond_kernels::frame::{FrameError, FrameLayout, FrameView};
+use visiond_kernels::view::Orientation;
 use visiond_message::Message;
 use visiond_system::wake_pipe::WakePipe;
 
@@ -97,6 +98,8 @@ pub struct CameraView {
     /// The camera's preview, if it has one. Neither the lane nor the encoder takes this lock; never held with `state`.
     preview: Mutex<Option<AttachedPreview>>,
     state: Mutex<ViewState>,
+    /// How models see the camera's frames, and people its images: the index in [`Orientation::all`].
+    orientation: AtomicU8,
     /// How often the camera's privacy masks have changed; written under the lock of `state`. A frame or an image with an older number
     /// has other masks, and goes nowhere.
     mask_changes: AtomicU64,
@@ -213,6 +216,7 @@ impl CameraView {
             watched_ns: AtomicU64::new(0),
             preview: Mutex::default(),
             state: Mutex::default(),
+            orientation: AtomicU8::new(0),
             mask_changes: AtomicU64::new(0),
             trails: Mutex::default(),
             newest: Default::default(),
@@ -388,11 +392,23 @@ impl CameraView {
         drop(waiting);
     }
 
+    /// Sets how models see the camera's frames, and people its images.
+    pub fn set_orientation(&self, orientation: Orientation) {
+        let at = Orientation::all().position(|known| known == orientation).unwrap_or_default();
+        self.orientation.store(at as u8, Ordering::Relaxed);
+    }
+
+    /// Returns how models see the camera's frames, and people its images.
+    pub fn orientation(&self) -> Orientation {
+        let at = self.orientation.load(Ordering::Relaxed);
+        Orientation::all().nth(at.into()).unwrap_or_default()
+    }
+
     /// Adds the places of a message's tracks to their paths.
     pub(crate) fn add_to_trails(&self, message: &Message, mask_changes: u64) {
         let mut trails = self.trails.lock();
         if mask_changes == self.mask_changes() {
-            trails.add(message);
+            trails.add(message, self.orientation());
         }
     }
 

@@ -15,9 +15,11 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use visiond_annotate::draw::{draw_scaled, draw_with_tails};
 use visiond_annotate::rgb_converter::{RgbConverter, RgbError};
+use visiond_annotate::upright::upright;
 use visiond_kernels::buffer::BufferError;
 use visiond_kernels::frame::{FrameCopyError, FrameError};
 use visiond_kernels::jpeg::{self, JpegEncoder};
+use visiond_kernels::view::Orientation;
 use visiond_system::backoff::RateLimit;
 use visiond_system::priority::{Rank, give_way};
 use visiond_system::process::CpuWatch;
@@ -155,10 +157,11 @@ impl Tools {
             none => none.insert(JpegEncoder::new(QUALITY)?.pausing(self.pause)),
         };
 
-        let pixels = frame.view()?;
+        let seen = view.orientation();
+        let pixels = frame.view()?.turned(seen)?;
         let pixels = pixels.on_host(&mut self.copy)?;
-        // `read` only reads the pixels; they are encoded below, after the buffer went back.
-        let read = !plain.is_empty() && jpeg.read(&pixels);
+        // `read` only reads the pixels, and unturned; they are encoded below, after the buffer went back.
+        let read = !plain.is_empty() && seen == Orientation::UPRIGHT && jpeg.read(&pixels);
         let plain_of_rgb = !plain.is_empty() && !read;
         let rgb = match (overlay.is_empty(), plain_of_rgb) {
             (true, false) => None,
@@ -177,10 +180,10 @@ impl Tools {
             if let Some(message) = &message {
                 let tails = view.tails(message);
                 for other in view.others(message) {
-                    draw_scaled(&mut rgb, &other, &view.tails(&other));
+                    draw_scaled(&mut rgb, &upright(&other, seen), &view.tails(&other));
                 }
                 let draw = if is_preview { draw_scaled } else { draw_with_tails };
-                draw(&mut rgb, message, &tails);
+                draw(&mut rgb, &upright(message, seen), &tails);
             }
             view.show(&overlay, true, picture(jpeg.encode_rgb(&rgb, width, height)?));
         }

@@ -239,8 +239,8 @@ impl Collector {
         self.view.offer(&frame, &message);
         if let Some(annotator) = &self.annotator {
             match self.delivery {
-                Delivery::NewestWins => annotator.offer(frame, message),
-                Delivery::Lossless => annotator.offer_wait(frame, message),
+                Delivery::NewestWins => annotator.offer(frame, self.view_spec.orientation, message),
+                Delivery::Lossless => annotator.offer_wait(frame, self.view_spec.orientation, message),
             }
         }
     }

@@ -396,6 +396,7 @@ impl Pipeline {
         let mut before = std::mem::take(&mut self.cameras);
         let mut result = Ok(());
         for camera in specs {
+            self.context.live.view(&camera.name).set_orientation(camera.view.orientation);
             let collectors = |record: &mut CameraRecord, gate: &Arc<PublishGate>| -> Vec<_> {
                 if !camera.keeps_tracks || camera.track.is_none() {
                     record.tracks = None;

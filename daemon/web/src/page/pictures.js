@@ -5,7 +5,7 @@
 // The stream's messages are kept for a while and matched to pictures by sequence number.
 
 import { element } from './dom.js';
-import { fitting, drawDetections } from './overlay.js';
+import { fitting, drawDetections, turned } from './overlay.js';
 
 /** Requests for pictures at a time. */
 const SLOTS = 4;
@@ -29,6 +29,8 @@ export class Screen {
   seen = () => {};
   underWay = false;
   next = 0;
+  /** How pictures are turned. */
+  #turn = { rotate: 0, flip: null };
   #canvases = new Map();
   #picture = null;
   #messages = [];
@@ -68,8 +70,14 @@ export class Screen {
     return this.#messages.at(-1) ?? null;
   }
 
+  /** Takes the turn of the pictures from the camera's status. */
+  turn(camera) {
+    if (this.#turn.rotate !== camera.rotate || this.#turn.flip !== camera.flip) this.forget();
+    this.#turn = camera;
+  }
+
   message(message) {
-    this.#messages.push(message);
+    this.#messages.push(turned(message, this.#turn));
     if (this.#messages.length > MOST_MESSAGES) this.#messages.shift();
     if (this.#waiting && message.sequence >= this.#waiting.sequence) this.#take();
     // Without a picture, the boxes are drawn alone.
