@@ -22,7 +22,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             for (what, fill) in [("black", Fill::Color([0; 3])), ("mosaic", Fill::Mosaic)] {
                 let start = Instant::now();
                 let mask = PrivacyMask { polygon: Polygon::new(corners, None)?, fill };
-                let plan = MaskPlan::new(&[mask], &layout);
+                let mut plan = MaskPlan::new(&[mask], &layout);
                 let planned = start.elapsed();
                 let mut times = Vec::new();
                 for i in 0..400 {

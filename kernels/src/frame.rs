@@ -5,7 +5,7 @@ use crate::color::{ColorDescription, GreyLevels, LevelMap};
 use crate::cuda::{CudaError, CudaStream, DeviceAddress};
 use crate::nvdec::Surface;
 pub use crate::pixel_format::{BayerDepth, BayerOrder, PixelFormat};
-use crate::view::View;
+use crate::view::{Orientation, View};
 
 /// The maximum number of planes of a format.
 pub const MAX_PLANES: usize = 3;
@@ -290,6 +290,15 @@ impl<'a> FrameView<'a> {
             plane.device = plane.device.map(|first| first.offset(offset));
         }
         Ok(Self { width, height, planes, view, ..*self })
+    }
+
+    /// Returns this frame turned and mirrored, for the preprocess: see [`FrameView::viewed`].
+    ///
+    /// # Errors
+    /// This is a view already.
+    pub fn turned(&self, orientation: Orientation) -> Result<Self, FrameError> {
+        let view = View::new((self.width, self.height), [0, 0, self.width, self.height], orientation);
+        view.map_or(Ok(*self), |view| self.viewed(view))
     }
 
     /// Returns the part of the frame that this is, and how it is seen.

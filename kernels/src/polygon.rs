@@ -140,9 +140,9 @@ fn spans(edges: &[[[f64; 2]; 2]], top: f64, width: u32) -> Vec<Range<u32>> {
 }
 
 /// Sorts spans, and joins those that overlap or meet.
-pub(crate) fn merged(mut spans: Vec<Range<u32>>) -> Vec<Range<u32>> {
+pub(crate) fn merged<T: Copy + Ord>(mut spans: Vec<Range<T>>) -> Vec<Range<T>> {
     spans.sort_by_key(|span| span.start);
-    spans.into_iter().fold(Vec::new(), |mut merged, span| {
+    spans.into_iter().fold(Vec::new(), |mut merged: Vec<Range<T>>, span| {
         match merged.last_mut() {
             Some(last) if span.start <= last.end => last.end = last.end.max(span.end),
             _ => merged.push(span),

@@ -31,6 +31,16 @@ pub enum Flip {
     Vertical,
 }
 
+impl Flip {
+    /// Returns its name in configurations and in the API.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Horizontal => "horizontal",
+            Self::Vertical => "vertical",
+        }
+    }
+}
+
 impl Orientation {
     /// Unchanged.
     pub const UPRIGHT: Self = Self { transposed: false, mirrored: [false; 2] };
@@ -58,6 +68,25 @@ impl Orientation {
         };
         self.mirrored[axis] = !self.mirrored[axis];
         self
+    }
+
+    /// Returns the turn, in degrees clockwise, and the mirror after it that make this orientation; the smallest turn of those possible.
+    pub fn turn_and_flip(self) -> (u32, Option<Flip>) {
+        let flips = [None, Some(Flip::Horizontal), Some(Flip::Vertical)];
+        let all = (0..4).flat_map(|quarters| flips.map(|flip| (quarters, flip)));
+        let made = |(quarters, flip): (u32, Option<Flip>)| {
+            let turned = Self::UPRIGHT.turned(quarters);
+            flip.map_or(turned, |flip| turned.flipped(flip))
+        };
+        let found = all.into_iter().find(|&way| made(way) == self);
+        found.map_or((0, None), |(quarters, flip)| (quarters * 90, flip))
+    }
+
+    /// Returns where a point of a frame of this size is in the picture of the whole frame. Points count pixel edges.
+    pub fn point_to_picture(self, frame: (f32, f32), point: (f32, f32)) -> (f32, f32) {
+        let ((x, y), (width, height)) = (self.size_of(point), self.size_of(frame));
+        let along = |position: f32, side: f32, mirrored: bool| if mirrored { side - position } else { position };
+        (along(x, width, self.mirrored[0]), along(y, height, self.mirrored[1]))
     }
 
     /// Returns width and height, swapped if the orientation transposes.
@@ -183,6 +212,14 @@ pub enum Crop {
 }
 
 impl Crop {
+    /// Returns the same part in fractions of a frame of this size.
+    #[must_use]
+    pub fn in_fractions(self, (width, height): (u32, u32)) -> Self {
+        let Self::Pixels(part) = self else { return self };
+        let sides = [width, height, width, height];
+        Self::Fractions(std::array::from_fn(|i| f64::from(part[i]) / f64::from(sides[i].max(1))))
+    }
+
     /// Returns the part of a frame of this size, in pixels; edges between two pixels go to the nearest.
     pub fn of(self, (width, height): (u32, u32)) -> [u32; 4] {
         let [x, y, w, h] = match self {
@@ -321,6 +358,21 @@ mod tests {
     }
 
     #[test]
+    fn a_point_of_the_frame_has_its_place_in_the_picture_and_each_orientation_a_turn_and_a_flip() {
+        for orientation in Orientation::all() {
+            let view = View::new((640, 480), [0, 0, 640, 480], orientation).unwrap();
+            let (x, y) = orientation.point_to_picture((640.0, 480.0), (100.0, 30.0));
+            assert_eq!(view.point_to_frame(f64::from(x), f64::from(y)), (100.0, 30.0));
+            let (turn, flip) = orientation.turn_and_flip();
+            let turned = Orientation::UPRIGHT.turned(turn / 90);
+            assert_eq!(flip.map_or(turned, |flip| turned.flipped(flip)), orientation);
+        }
+        assert_eq!(Orientation::UPRIGHT.turn_and_flip(), (0, None));
+        assert_eq!(Orientation::UPRIGHT.flipped(Flip::Vertical).turn_and_flip(), (0, Some(Flip::Vertical)));
+        assert_eq!(Orientation::UPRIGHT.turned(3).turn_and_flip(), (270, None));
+    }
+
+    #[test]
     fn a_part_begins_at_even_pixels_and_stays_inside() {
         let part = |crop| View::new((101, 50), crop, Orientation::UPRIGHT).map(|view| view.crop());
         assert_eq!(part([3, 5, 10, 6]), Some([2, 4, 12, 8]));
@@ -335,6 +387,15 @@ mod tests {
         let of = |crop, frame| ViewSpec { crop: Some(crop), ..ViewSpec::default() }.of(frame).map(|view| view.crop());
         assert_eq!(of(Crop::Fractions([0.25, 0.0, 0.5, 1.0]), (640, 480)), Ok([160, 0, 320, 480]));
         assert_eq!(of(Crop::Fractions([0.25, 0.0, 0.5, 1.0]), (1920, 1080)), Ok([480, 0, 960, 1080]));
+        // The same pixels of the size that they were written for.
+        for side in 2..500 {
+            let part = Crop::Pixels([side / 2 & !1, 0, side - (side / 2 & !1), 4]);
+            assert_eq!(of(part.in_fractions((side, 9)), (side, 9)), of(part, (side, 9)));
+        }
+        assert_eq!(
+            of(Crop::Pixels([480, 0, 960, 1080]).in_fractions((1920, 1080)), (1280, 720)),
+            Ok([320, 0, 640, 720])
+        );
         // The sum is above 1 in binary.
         assert_eq!(of(Crop::Fractions([0.9, 0.7, 0.1, 0.3]), (100, 100)), Ok([90, 70, 10, 30]));
         assert_eq!(of(Crop::Pixels([480, 0, 960, 1080]), (1920, 1080)), Ok([480, 0, 960, 1080]));

@@ -1,7 +1,11 @@
 """The guarantees: while nothing is wrong, and at the end."""
 
+import http.client
 import json
+import subprocess
 import time
+
+from daemon import MARKED
 
 # How much more a process may use than when it was first idle and healthy.
 MEMORY_GROWTH, THREADS_GROWTH, DESCRIPTORS_GROWTH = 64 << 20, 4, 8
@@ -36,6 +40,41 @@ def ill(status, before):
     if status["http"]["connections"] > 1:
         return f"http: {status['http']['connections']} connections are counted, and one is there"
     return None
+
+
+def shows_marker(image, kind="image2pipe"):
+    """Whether an image has a pixel of about the marker's colour. `kind` is ffmpeg's name of the input's format."""
+    decode = ["ffmpeg", "-v", "quiet", "-f", kind, "-i", "-" if kind == "image2pipe" else image, "-frames:v", "1", "-f", "rawvideo",
+              "-pix_fmt", "rgb24", "-"]
+    given = {"input": image} if kind == "image2pipe" else {"stdin": subprocess.DEVNULL}
+    pixels = subprocess.run(decode, stdout=subprocess.PIPE, check=False, **given).stdout
+    return any(red > 150 and green < 100 and blue > 150 for red, green, blue in zip(*[iter(pixels)] * 3))
+
+
+def unmasked(daemon, disk):
+    """Yields a sentence for each output that shows what the privacy mask of the camera "command" covers."""
+    if not shows_marker(MARKED, "lavfi"):
+        yield "the marker cannot be found where nothing covers it"
+    for path in ("/cameras/command/snapshot.jpg", "/cameras/command/snapshot.jpg?overlay=1"):
+        try:
+            code, image = daemon.ask("GET", path)
+        except (OSError, http.client.HTTPException):
+            continue
+        if code == 200 and shows_marker(image):
+            yield f"{path} shows what a privacy mask covers"
+    for path in sorted(disk.glob("masked/*.jpg")):
+        try:
+            image = path.read_bytes()
+        except OSError:
+            # Another one took its place.
+            continue
+        if shows_marker(image):
+            yield f"{path} shows what a privacy mask covers"
+    for path in sorted(disk.glob("detections.jsonl*")):
+        for line in path.read_bytes().splitlines():
+            if b'"camera":"command"' in line and b'"label":"magenta"' in line:
+                yield f"{path} has a detection below a privacy mask"
+                break
 
 
 class Growth:

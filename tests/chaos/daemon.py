@@ -16,6 +16,9 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 # systemd would kill a daemon that is silent for this long.
 WATCHDOG_S = 15
 
+# What the camera "command" sees: grey, and a marker that its privacy mask covers. The model finds its colour.
+MARKED = "color=c=gray:s=160x120:r=5,drawbox=x=80:y=0:w=20:h=120:color=0xff00ff:t=fill"
+
 CONFIG = """
 [device]
 name = "chaos"
@@ -63,8 +66,15 @@ timeout = "5 s"
 name = "command"
 [camera.source]
 type = "command"
-command = ["ffmpeg", "-v", "error", "-re", "-f", "lavfi", "-i", "testsrc=s=160x120:r=5", "-pix_fmt", "yuv420p", "-f", "yuv4mpegpipe", "-"]
+command = ["ffmpeg", "-v", "error", "-re", "-f", "lavfi", "-i", "{marked}", "-pix_fmt", "yuv420p", "-f", "yuv4mpegpipe", "-"]
 timeout = "5 s"
+# Over the marker, which no output may show.
+[[camera.privacy]]
+polygon = [[0.5, 0.0], [0.625, 0.0], [0.625, 1.0], [0.5, 1.0]]
+[camera.annotate]
+directory = "{folder}/disk/masked"
+every = 5
+keep = 20
 
 [[camera]]
 name = "pictures"
@@ -118,7 +128,7 @@ class Daemon:
 
     def write_config(self, score=0.6, model=None):
         """Writes a configuration for the next reload."""
-        values = {**self.places, "folder": self.folder, "model": model or self.model, "score": score}
+        values = {**self.places, "folder": self.folder, "marked": MARKED, "model": model or self.model, "score": score}
         self.config.write_text(re.sub(r"\{(\w+)\}", lambda key: str(values[key[1]]), self.template))
 
     def start(self):

@@ -1,5 +1,6 @@
 //! Privacy masks: a colour that only the masked area has is searched in every output of a daemon. Ignore masks and reloads of both.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::{BufReader, Read};
 use std::os::unix::net::UnixStream;
@@ -7,7 +8,9 @@ use std::path::Path;
 use std::process::Command;
 
 use serde_json::Value;
+use visiond_tests::mosquitto::Mosquitto;
 use visiond_tests::port::Port;
+use visiond_tests::web::Place;
 use visiond_tests::{Daemon, root, run, stderr};
 
 use crate::live::{ask, field, head};
@@ -47,7 +50,12 @@ fn config(tables: &str) -> String {
 }
 
 fn start(tables: &str) -> Daemon {
-    let mut daemon = Daemon::start_with(&config(tables), |command| {
+    start_as(&config(tables))
+}
+
+/// Starts a daemon whose camera's program finds the frame.
+fn start_as(config: &str) -> Daemon {
+    let mut daemon = Daemon::start_with(config, |command| {
         let folder = Path::new(command.get_args().last().unwrap()).parent().unwrap().to_owned();
         fs::write(folder.join("frame"), frame()).unwrap();
     });
@@ -198,4 +206,67 @@ fn a_reload_masks_every_later_frame_and_an_ignored_area_reopens_nothing() {
     let stays: Vec<_> = ended.daemon.messages("out.jsonl").into_iter().filter(|m| m["camera"] == "stays").collect();
     assert!(stays.len() >= 10);
     assert!(!ended.log.contains("camera stays opened again"), "{}", ended.log);
+}
+
+#[test]
+fn once_a_reload_has_answered_no_output_shows_a_frame_without_the_new_mask() {
+    // The second model takes so long that each reload finds it at work on a frame with the old masks.
+    let slow = |tables: &str| {
+        let model = "[[model]]\nname = \"slow\"\npath = \"{model}\"\n";
+        let config = config(tables).replace("[[sink]]", &format!("{model}[[sink]]"));
+        let config = config.replace("[[camera]]\nname = \"stays\"", "[[camera]]\nname = \"stays\"\nmodel = \"tiny\"");
+        config.replace("name = \"door\"\n", "name = \"door\"\nmodels = [\"tiny\", \"slow\"]\n")
+    };
+    let mut daemon = start_as(&slow(""));
+    let of_slow = |daemon: &Daemon| {
+        let messages = daemon.messages("out.jsonl");
+        messages.iter().filter(|message| message["model"]["name"] == "slow").count()
+    };
+    daemon.wait_until("a message of the slow model", |daemon| of_slow(daemon) >= 1);
+    let place = Place::socket(&mut daemon);
+    let stored = |daemon: &Daemon| -> BTreeSet<_> {
+        fs::read_dir(daemon.path("pictures")).unwrap().map(|entry| entry.unwrap().path()).collect()
+    };
+    for masks in [OVER_IT.to_owned(), String::new(), format!("{OVER_IT}fill = [0, 0, 255]\n")] {
+        // Somebody watches, so that images are waiting.
+        drop(stream(&daemon, "door", 2));
+        daemon.rewrite(&slow(&masks));
+        assert_eq!(place.ask("POST", "/api/v1/reload", &[], "").json()["applied"], true);
+        let (before, messages) = (stored(&daemon), of_slow(&daemon));
+        let mut later = vec![ask(&daemon, "/cameras/door/snapshot.jpg?overlay=1", "").bytes()];
+        later.extend(stream(&daemon, "door", 5));
+        daemon.wait_until("two runs of the slow model", |daemon| of_slow(daemon) >= messages + 2);
+        daemon.wait_until("its image", |daemon| stored(daemon).len() > before.len() + 2);
+        let new = stored(&daemon).difference(&before).cloned().collect::<Vec<_>>();
+        let whole = new.iter().filter(|path| path.extension().is_some_and(|extension| extension == "png"));
+        later.extend(whole.map(|path| fs::read(path).unwrap()));
+        let marked = later.iter().filter(|image| marked_pixels(image) > 0.0).count();
+        assert_eq!(marked, if masks.is_empty() { later.len() } else { 0 }, "of {} images", later.len());
+    }
+    let dropped = place.get("/api/v1/cameras/door").json()["dropped"]["unmasked"].as_u64();
+    assert!(dropped >= Some(1), "the frames that the slow model had in hand");
+}
+
+#[test]
+fn the_snapshot_that_a_broker_retains_goes_when_a_mask_is_added() {
+    let broker = Mosquitto::start();
+    let mqtt = |tables: &str| {
+        format!(
+            "[device]\nname = \"gate\"\n{}[[sink]]\ntype = \"mqtt\"\nurl = \"mqtt://127.0.0.1:{}\"\nsnapshot_interval = \"1h\"\n",
+            config(tables),
+            broker.port
+        )
+    };
+    let mut daemon = start_as(&mqtt(""));
+    let topic = "visiond/gate/cameras/door/snapshot";
+    let marked = || broker.retained(topic).last().map(|snapshot| marked_pixels(&snapshot.payload));
+    daemon.wait_until("a snapshot", |_| marked().is_some());
+    assert!(marked() > Some(0.05));
+    daemon.reconfigure(&mqtt(OVER_IT));
+    daemon.wait_until("another snapshot an hour before it is due", |_| marked() == Some(0.0));
+    // It does not come back.
+    daemon.reconfigure(&mqtt(&format!("{OVER_IT}{IGNORED}")));
+    daemon.wait_for_log("ignored areas of camera door added");
+    assert_eq!(marked(), Some(0.0));
+    assert_eq!(daemon.terminate().status.code(), Some(0));
 }

@@ -192,10 +192,15 @@ impl Daemon {
 
     /// Replaces its configuration, and requests a reload.
     pub fn reconfigure(&self, config: &str) {
+        self.rewrite(config);
+        self.signal(libc::SIGHUP);
+    }
+
+    /// Replaces its configuration, and requests nothing.
+    pub fn rewrite(&self, config: &str) {
         let next = self.path("next.toml");
         std::fs::write(&next, fill(config, self.folder.path())).expect("the configuration is written");
         std::fs::rename(next, self.path("visiond.toml")).expect("the configuration is replaced");
-        self.signal(libc::SIGHUP);
     }
 
     /// The number of messages in a file of JSON lines so far, without parsing them.

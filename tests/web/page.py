@@ -250,6 +250,22 @@ class LivePage(unittest.TestCase):
         line, guess = alphas({"keypoints": points}, [[0, 1], [1, 2]], (100, 50), (140, 70))
         self.assertTrue(line > 200 and guess == 0, (line, guess))
 
+    def test_boxes_of_a_turned_camera_are_on_its_turned_picture(self):
+        message = {"frame": {"width": 640, "height": 480}, "detections": [{"box": {"x": 100, "y": 30, "width": 20, "height": 50}}]}
+        moved = self.modules().evaluate(
+            """async (message) => {
+              const { turned } = await import('/overlay.js');
+              const turns = [[90, null], [180, null], [270, null], [0, 'vertical']];
+              return turns.map(([rotate, flip]) => Object.values(turned(message, { rotate, flip }).detections[0].box));
+            }""",
+            message,
+        )
+        self.assertEqual(moved, [[400, 100, 50, 20], [520, 400, 20, 50], [30, 520, 50, 20], [100, 400, 20, 50]])
+        daemon = self.daemon(pattern("bars").replace("[camera.source]", "flip = \"horizontal\"\n[camera.source]"))
+        page = self.open(daemon)
+        wait("boxes", lambda: page.evaluate(PIXELS, GREEN) > 100)
+        self.assertEqual(page.complaints, [])
+
     def test_a_track_has_its_colour_its_id_and_a_tail_of_two_seconds(self):
         page = self.modules()
 

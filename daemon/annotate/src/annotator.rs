@@ -13,6 +13,7 @@ use std::time::Instant;
 use parking_lot::{Condvar, Mutex};
 use visiond_config::types::AnnotateConfig;
 use visiond_frames::frame::Frame;
+use visiond_kernels::view::Orientation;
 use visiond_message::Message;
 use visiond_message::status::AnnotateCounts;
 use visiond_system::outage::{IfUnusable, Outage, explain};
@@ -26,6 +27,7 @@ use super::draw::draw_with_tails;
 use super::picture_folder::{PictureFolder, encode};
 use super::rgb_converter::RgbConverter;
 use super::trails::{Tails, Trails};
+use super::upright::upright;
 
 /// Images cannot be stored.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -56,8 +58,8 @@ struct Counters {
     outage: Mutex<Option<String>>,
 }
 
-/// A frame to draw, with its detections and their tails.
-type Job = (Arc<Frame>, Arc<Message>, Tails);
+/// A frame to draw, how to turn it, its detections and their tails.
+type Job = (Arc<Frame>, Orientation, Arc<Message>, Tails);
 
 /// Passes frames to the drawing thread.
 #[derive(Debug, Default)]
@@ -71,24 +73,41 @@ struct Slot {
 struct SlotState {
     /// In their order, at most one of each [`Message::topic`], so that models that finish at once lose no image to each other.
     waiting: VecDeque<Job>,
+    /// How often waiting frames were forgotten: see [`Annotator::forget`]. A frame that was taken before the last time is not stored.
+    forgotten: u64,
+    /// Whether an image is being stored.
+    storing: bool,
     closed: bool,
 }
 
 impl SlotState {
     fn is_taken(&self, topic: &str) -> bool {
-        self.waiting.iter().any(|(_, message, _)| *message.topic == *topic)
+        self.waiting.iter().any(|(_, _, message, _)| *message.topic == *topic)
     }
 }
 
 impl Slot {
-    /// Waits for a frame. Returns `None` once the slot is closed and empty.
-    fn take(&self) -> Option<Job> {
+    /// Waits for a frame; returns it with [`SlotState::forgotten`]. Returns `None` once the slot is closed and empty.
+    fn take(&self) -> Option<(Job, u64)> {
         let mut state = self.state.lock();
         while state.waiting.is_empty() && !state.closed {
             self.changed.wait(&mut state);
         }
         self.changed.notify_all();
-        state.waiting.pop_front()
+        Some((state.waiting.pop_front()?, state.forgotten))
+    }
+
+    /// Begins to store the image of a frame; returns `false` if the frame has been forgotten since it was taken.
+    fn begin_storing(&self, forgotten: u64) -> bool {
+        let mut state = self.state.lock();
+        state.storing = state.forgotten == forgotten;
+        state.storing
+    }
+
+    /// Notes that the image has been stored, or could not be.
+    fn end_storing(&self) {
+        self.state.lock().storing = false;
+        self.changed.notify_all();
     }
 
     /// Accepts no further frame, and releases a lane that waits to offer one.
@@ -156,35 +175,51 @@ impl Annotator {
         PictureFolder::check(&config.directory).map_err(|error| cannot_write(config, camera, &error))
     }
 
-    /// Offers a frame with its detections; it is drawn if the configuration selects it and no other frame of the same model waits. Never
-    /// waits.
-    pub fn offer(&self, frame: Arc<Frame>, message: Arc<Message>) {
-        self.put(frame, message, false);
+    /// Offers a frame with its detections, and how models see it; it is drawn that way if the configuration selects it and no other
+    /// frame of the same model waits. Never waits.
+    pub fn offer(&self, frame: Arc<Frame>, seen: Orientation, message: Arc<Message>) {
+        self.put(frame, seen, message, false);
     }
 
     /// Like [`Annotator::offer`], but waits while another frame of the same model waits. For sources that are read as fast as possible.
-    pub fn offer_wait(&self, frame: Arc<Frame>, message: Arc<Message>) {
-        self.put(frame, message, true);
+    pub fn offer_wait(&self, frame: Arc<Frame>, seen: Orientation, message: Arc<Message>) {
+        self.put(frame, seen, message, true);
     }
 
-    fn put(&self, frame: Arc<Frame>, message: Arc<Message>, may_wait: bool) {
-        self.trails.lock().add(&message);
+    fn put(&self, frame: Arc<Frame>, seen: Orientation, message: Arc<Message>, may_wait: bool) {
+        self.trails.lock().add(&message, seen);
         let has_turn = self.every > 0 && self.number(&message.topic).is_multiple_of(self.every);
         let has_detection = self.on_detection && !message.detections.is_empty();
         if !has_turn && !has_detection {
             return;
         }
         let mut state = self.slot.state.lock();
-        while may_wait && state.is_taken(&message.topic) && !state.closed {
+        let forgotten = state.forgotten;
+        while may_wait && state.is_taken(&message.topic) && !state.closed && state.forgotten == forgotten {
             self.slot.changed.wait(&mut state);
         }
-        if state.is_taken(&message.topic) || state.closed {
+        if state.is_taken(&message.topic) || state.closed || state.forgotten != forgotten {
             self.counters.dropped_busy.add(1);
         } else {
             let tails = self.trails.lock().tails(&message);
-            state.waiting.push_back((frame, message, tails));
+            state.waiting.push_back((frame, seen, message, tails));
             self.slot.changed.notify_all();
         }
+    }
+
+    /// Drops the frames that wait, the one that is being drawn and the paths of tracks, because the camera's privacy masks have changed.
+    /// Stored images stay. Returns `false` if an image is still being stored at `deadline`.
+    pub fn forget(&self, deadline: Instant) -> bool {
+        let mut state = self.slot.state.lock();
+        state.forgotten += 1;
+        let waiting = std::mem::take(&mut state.waiting).len();
+        self.slot.changed.notify_all();
+        while state.storing && !self.slot.changed.wait_until(&mut state, deadline).timed_out() {}
+        let is_done = !state.storing;
+        drop(state);
+        self.counters.dropped_busy.add(waiting as u64);
+        *self.trails.lock() = Trails::default();
+        is_done
     }
 
     /// Counts a frame that a model offers; returns its number, from 0.
@@ -250,13 +285,14 @@ impl Drawer {
     fn run(&mut self) {
         let opened = self.folder.open();
         self.note(&opened);
-        while let Some((frame, message, tails)) = self.slot.take() {
+        while let Some(((frame, seen, message, tails), forgotten)) = self.slot.take() {
             if !self.outage.may_try(Instant::now()) {
                 self.lost();
                 continue;
             }
             let _trace = trace::work_on("draw", &message.topic, message.sequence);
-            let picture = frame.view().map_err(Into::into).and_then(|view| self.converter.make(&view));
+            let turned = frame.view().and_then(|view| view.turned(seen));
+            let picture = turned.map_err(Into::into).and_then(|view| self.converter.make(&view));
             drop(frame);
             let mut picture = match picture {
                 Ok(picture) => picture,
@@ -266,8 +302,14 @@ impl Drawer {
                     continue;
                 }
             };
-            draw_with_tails(&mut picture, &message, &tails);
-            let stored = encode(&picture, self.folder.format()).and_then(|bytes| self.folder.store(&message, &bytes));
+            draw_with_tails(&mut picture, &upright(&message, seen), &tails);
+            let encoded = encode(&picture, self.folder.format());
+            if !self.slot.begin_storing(forgotten) {
+                self.counters.dropped_busy.add(1);
+                continue;
+            }
+            let stored = encoded.and_then(|bytes| self.folder.store(&message, &bytes));
+            self.slot.end_storing();
             self.note(&stored);
             match stored {
                 Ok(()) => self.counters.written.add(1),

@@ -8,3 +8,4 @@ pub mod picture_folder;
 pub mod rgb_converter;
 mod text;
 pub mod trails;
+pub mod upright;

@@ -44,9 +44,9 @@ pub struct RgbConverter {
 }
 
 impl RgbConverter {
-    /// Returns the frame's pixels.
+    /// Returns the frame's pixels, turned and mirrored if it is a view of that kind.
     pub fn make(&mut self, frame: &FrameView<'_>) -> Result<RgbImage, RgbError> {
-        let (width, height) = (frame.width(), frame.height());
+        let (width, height) = frame.view().picture_size();
         let fits = |made: &Preprocessor| (made.spec().width, made.spec().height) == (width, height);
         let preprocessor = match self.preprocessor.take_if(|made| fits(made)) {
             Some(made) => self.preprocessor.insert(made),
@@ -83,6 +83,7 @@ mod tests {
     use super::*;
     use visiond_kernels::color::ColorDescription;
     use visiond_kernels::frame::{FrameLayout, PixelFormat};
+    use visiond_kernels::view::Orientation;
 
     #[test]
     fn rgb_stays_as_it_is_and_yuv_gets_its_colours() {
@@ -96,6 +97,26 @@ mod tests {
         let picture = maker.make(&layout.view(&[81, 90, 81, 240].repeat(4)).unwrap()).unwrap();
         for pixel in picture.pixels() {
             assert!(pixel.0[0] >= 253 && pixel.0[1] <= 2 && pixel.0[2] <= 2, "{pixel:?}");
+        }
+    }
+
+    #[test]
+    fn a_turned_frame_makes_the_turned_picture_in_every_format() {
+        let mut maker = RgbConverter::default();
+        for format in PixelFormat::all() {
+            let layout = FrameLayout::packed(format, 10, 6, ColorDescription::default()).unwrap();
+            let bytes: Vec<u8> =
+                (0..layout.size_bytes() as u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+            let frame = layout.view(&bytes).unwrap();
+            let plain = maker.make(&frame).unwrap();
+            for orientation in Orientation::all() {
+                let turned = maker.make(&frame.turned(orientation).unwrap()).unwrap();
+                assert_eq!(turned.dimensions(), orientation.size_of((10, 6)));
+                for (x, y, pixel) in plain.enumerate_pixels() {
+                    let at = orientation.point_to_picture((10.0, 6.0), (x as f32 + 0.5, y as f32 + 0.5));
+                    assert_eq!(turned.get_pixel(at.0 as u32, at.1 as u32), pixel, "{format} {orientation:?}");
+                }
+            }
         }
     }
 

@@ -2,7 +2,10 @@
 
 use std::collections::{HashMap, VecDeque};
 
+use visiond_kernels::view::Orientation;
 use visiond_message::{DetectionMessage, Message};
+
+use super::upright::upright_box;
 
 /// How long a tail is.
 const TAIL_NS: u64 = 2_000_000_000;
@@ -23,6 +26,8 @@ const SPACING_NS: u64 = TAIL_NS / (MOST_POINTS as u64 - 2);
 pub struct Trails {
     paths: HashMap<u64, Path>,
     newest_ns: u64,
+    /// How the last message's frame was turned for the picture.
+    seen: Orientation,
 }
 
 /// The points of a track, oldest first; never empty.
@@ -31,7 +36,7 @@ type Path = VecDeque<Point>;
 #[derive(Debug, Clone, Copy)]
 struct Point {
     monotonic_ns: u64,
-    /// Where the bottom centre of the box was, as parts of the frame's width and height.
+    /// Where the bottom centre of the box was, as parts of the picture's width and height.
     anchor: [f32; 2],
 }
 
@@ -42,18 +47,18 @@ pub struct Tails(pub(crate) Vec<Vec<TailPoint>>);
 /// A point of a tail.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct TailPoint {
-    /// As parts of the frame's width and height.
+    /// As parts of the picture's width and height.
     pub anchor: [f32; 2],
     /// 0 for the present, 1 for the end of the longest tail.
     pub age: f32,
 }
 
 impl Trails {
-    /// Adds the places of a message's tracks. Messages come in their order; the same one may come again, and one that is a little
+    /// Adds the places of a message's tracks, in the picture that `seen` makes of the frame. Messages come in their order; the same one may come again, and one that is a little
     /// older than the last is left out.
     ///
     /// A camera without tracks costs one look at each detection.
-    pub fn add(&mut self, message: &Message) {
+    pub fn add(&mut self, message: &Message, seen: Orientation) {
         // Those of another model of the camera may be newer, and have no tracks.
         if message.detections.iter().all(|detection| detection.track.is_none()) {
             return;
@@ -66,9 +71,12 @@ impl Trails {
             // Another recording, or the same from its start.
             self.paths.clear();
         }
+        if std::mem::replace(&mut self.seen, seen) != seen {
+            self.paths.clear();
+        }
         self.newest_ns = now_ns;
         self.paths.retain(|_, path| path.back().is_some_and(|last| now_ns - last.monotonic_ns <= GAP_NS));
-        for (id, anchor) in message.detections.iter().filter_map(|detection| anchor_of(message, detection)) {
+        for (id, anchor) in message.detections.iter().filter_map(|detection| anchor_of(message, detection, seen)) {
             if self.paths.len() >= MOST_TRACKS && !self.paths.contains_key(&id) {
                 continue;
             }
@@ -105,10 +113,12 @@ impl Trails {
     }
 }
 
-/// Returns a detection's track and its anchor, if it has a track and a box.
-fn anchor_of(message: &Message, detection: &DetectionMessage) -> Option<(u64, [f32; 2])> {
+/// Returns a detection's track and its anchor in the picture, if it has a track and a box.
+fn anchor_of(message: &Message, detection: &DetectionMessage, seen: Orientation) -> Option<(u64, [f32; 2])> {
     let (track, bounds) = (detection.track?, detection.bounds?);
     let [width, height] = [message.frame.width, message.frame.height].map(|side| side.max(1) as f32);
+    let bounds = upright_box(&bounds, (width, height), seen);
+    let (width, height) = seen.size_of((width, height));
     Some((track.id, [(bounds.x + bounds.width / 2.0) / width, (bounds.y + bounds.height) / height]))
 }
 

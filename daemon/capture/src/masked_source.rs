@@ -5,23 +5,25 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use visiond_frames::frame::{Frame, FrameBytes, LossCause};
+use visiond_kernels::frame::FrameLayout;
 use visiond_kernels::nvdec::Surface;
 use visiond_kernels::privacy::{BlankError, CudaMaskPlan, MaskPlan, PrivacyMask};
 use visiond_system::stop::{Stop, Wake};
 
 use crate::source::{Next, Open, Opener, Source, SourceError, Worked};
 
+/// The layouts whose plans are kept: a camera that alternates between sizes, such as a folder of images, has a few.
+const MOST_PLANS: usize = 4;
+
 /// A source whose frames are blanked in place before they leave it.
 ///
-/// A frame costs the writes of the masked areas, or up to three launches on the GPU, and no allocation. A frame that cannot be blanked
+/// A frame costs the writes of the masked areas, or up to three launches on the GPU, and no allocation unless its layout is new. A frame that cannot be blanked
 /// counts as [`LossCause::Unmasked`] instead.
 pub struct MaskedSource {
     source: Box<dyn Source>,
     masks: Arc<[PrivacyMask]>,
-    /// For the layout of the last frame.
-    plan: Option<MaskPlan>,
-    /// The same for surfaces.
-    plan_on_gpu: Option<CudaMaskPlan>,
+    /// For the layouts of the last frames, the last one first; with the same for surfaces, once there was one.
+    plans: Vec<(MaskPlan, Option<CudaMaskPlan>)>,
     /// Whether a failure was logged.
     has_warned: bool,
 }
@@ -33,22 +35,14 @@ impl MaskedSource {
             return source;
         }
         let masks = Arc::clone(masks);
-        Box::new(Self { source, masks, plan: None, plan_on_gpu: None, has_warned: false })
+        let plans = Vec::with_capacity(MOST_PLANS);
+        Box::new(Self { source, masks, plans, has_warned: false })
     }
 
     fn masked(&mut self, mut frame: Frame) -> Next {
-        let plan = match self.plan.take() {
-            Some(plan) if *plan.layout() == frame.layout => plan,
-            _ => {
-                self.plan_on_gpu = None;
-                MaskPlan::new(&self.masks, &frame.layout)
-            }
-        };
-        let plan = self.plan.insert(plan);
+        let (plan, plan_on_gpu) = self.plan_of(&frame.layout);
         let blanked = match &mut frame.buffer {
-            FrameBytes::Surface(surface) => {
-                blank_surface(surface, plan, &mut self.plan_on_gpu).map_err(|e| e.to_string())
-            }
+            FrameBytes::Surface(surface) => blank_surface(surface, plan, plan_on_gpu).map_err(|e| e.to_string()),
             FrameBytes::Pooled(buffer) => blank_bytes(buffer.as_mut_slice(), plan),
             FrameBytes::Driver(lent) => blank_bytes(lent.as_mut_slice(), plan),
         };
@@ -58,9 +52,22 @@ impl MaskedSource {
         }
         Next::Lost { frames: 1, cause: LossCause::Unmasked }
     }
+
+    /// Returns the plan for a layout, which then is the first of the kept ones.
+    fn plan_of(&mut self, layout: &FrameLayout) -> (&mut MaskPlan, &mut Option<CudaMaskPlan>) {
+        match self.plans.iter().position(|(plan, _)| plan.layout() == layout) {
+            Some(at) => self.plans[..=at].rotate_right(1),
+            None => {
+                self.plans.truncate(MOST_PLANS - 1);
+                self.plans.insert(0, (MaskPlan::new(&self.masks, layout), None));
+            }
+        }
+        let (plan, plan_on_gpu) = &mut self.plans[0];
+        (plan, plan_on_gpu)
+    }
 }
 
-fn blank_bytes(bytes: &mut [u8], plan: &MaskPlan) -> Result<(), String> {
+fn blank_bytes(bytes: &mut [u8], plan: &mut MaskPlan) -> Result<(), String> {
     if plan.apply(bytes) { Ok(()) } else { Err("it is truncated; check the camera's cable and format".to_owned()) }
 }
 
@@ -163,6 +170,8 @@ mod tests {
 
     use visiond_frames::frame::FrameBytes;
     use visiond_frames::testing::{frame, pool};
+    use visiond_kernels::color::ColorDescription;
+    use visiond_kernels::frame::PixelFormat;
     use visiond_kernels::polygon::Polygon;
     use visiond_kernels::privacy::Fill;
 
@@ -240,5 +249,26 @@ mod tests {
         assert!(matches!(source.next(&stop), Ok(Next::Lost { frames: 1, cause: LossCause::Unmasked })));
         assert_eq!(bytes(source.next(&stop).unwrap()), half);
         assert_eq!(source.describe(), "white, 1 privacy mask");
+    }
+
+    #[test]
+    fn frames_that_alternate_between_sizes_are_planned_once_each() {
+        let layout = |side| FrameLayout::packed(PixelFormat::Grey, side, side, ColorDescription::default()).unwrap();
+        let mut source = MaskedSource {
+            source: Box::new(White(0, io::pipe().unwrap().0)),
+            masks: left_half(),
+            plans: Vec::new(),
+            has_warned: false,
+        };
+        let planned =
+            |source: &MaskedSource| source.plans.iter().map(|(plan, _)| plan.layout().width()).collect::<Vec<_>>();
+        for side in [8, 16, 8, 16, 8] {
+            assert_eq!(source.plan_of(&layout(side)).0.layout().width(), side);
+        }
+        assert_eq!(planned(&source), [8, 16]);
+        for side in 1..100 {
+            source.plan_of(&layout(side));
+        }
+        assert_eq!(planned(&source), [99, 98, 97, 96], "there are never more");
     }
 }

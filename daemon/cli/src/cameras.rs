@@ -344,7 +344,7 @@ impl Camera {
         let is_idle = modes.mmap.is_some() || modes.userptr.is_some();
         let choice = format_negotiation::expected(node, &config, is_idle).map_err(|error| error.message.to_string())?;
         let fps = config.fps.or_else(|| format_negotiation::rate(node));
-        let io = io_method::likely(modes, choice.format == CameraFormat::Mjpeg, buffers).map(IoMode::name);
+        let io = io_method::likely(node, modes, choice.format == CameraFormat::Mjpeg, buffers).map(IoMode::name);
         Ok(ChosenMode { format: fourcc::word(choice.format), width: choice.width, height: choice.height, fps, io })
     }
 

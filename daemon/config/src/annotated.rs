@@ -155,14 +155,15 @@ pub(super) mod tests {
     #[test]
     fn every_key_can_be_uncommented() {
         // `levels` requires another `format` than the example's and no `color_range`; a camera's certificate requires another
-        // URL; the corners of a polygon are fractions. A camera with `models` has no `model`; a `group_timeout` requires a group;
-        // tiles have a size, or columns and rows.
+        // URL; the corners of a polygon and the crop are fractions. A camera with `models` has no `model`; a `group_timeout` requires
+        // a group; tiles have a size, or columns and rows.
         let others = [
             "model = \"objects\"",
             "group_timeout ",
             "columns ",
             "rows ",
             "frame_size ",
+            "crop_frame_size ",
             "levels ",
             "fingerprint ",
             "ca = \"/etc/visiond/camera.pem\"",

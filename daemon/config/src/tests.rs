@@ -185,8 +185,21 @@ fn a_view_is_three_keys_that_are_checked() {
         ("crop = [0, 0, 1, 1]\n", "`camera.crop` is one pixel wide or high: write fractions with a decimal point"),
         ("crop = [0, 0, 20000, 10]\n", "`camera.crop` reaches beyond the largest frame"),
         (
-            "crop = [600, 0, 100, 100]\n",
+            "crop = [600, 0, 100, 100]\ncrop_frame_size = [640, 480]\n",
             "the crop [600, 0, 100, 100] is empty or reaches beyond the frame of 640x480 pixels",
+        ),
+        (
+            "crop = [0, 0, 100, 100]\n",
+            "`crop` is in pixels, which are another part of a frame of another size: set `crop_frame_size",
+        ),
+        (
+            "crop = [0.5, 0, 0.5, 1]\ncrop_frame_size = [640, 480]\n",
+            "`crop` is in fractions of any frame: remove `crop_frame_size`",
+        ),
+        ("crop_frame_size = [640, 480]\n", "`crop_frame_size` needs `crop`"),
+        (
+            "crop = [0, 0, 10, 10]\ncrop_frame_size = [640]\n",
+            "`camera.crop_frame_size` must be [width, height], two whole numbers from 1 to 16384",
         ),
     ] {
         let found = sentences(&format!("{MODEL}{camera}{text}"));
@@ -200,8 +213,11 @@ fn a_view_is_three_keys_that_are_checked() {
     assert_eq!(view(""), ([0, 0, 640, 480], (640, 480), (0.0, 0.0)));
     assert_eq!(view("rotate = 90"), ([0, 0, 640, 480], (480, 640), (0.0, 480.0)));
     assert_eq!(view("crop = [0, 0.5, 1, 0.5]\nrotate = 270"), ([0, 240, 640, 240], (240, 640), (640.0, 240.0)));
-    let all = view("flip = \"horizontal\"\ncrop = [20, 40, 100, 200]\nrotate = 90");
+    let all = view("flip = \"horizontal\"\ncrop = [20, 40, 100, 200]\ncrop_frame_size = [640, 480]\nrotate = 90");
     assert_eq!(all, ([20, 40, 100, 200], (200, 100), (20.0, 40.0)));
+    // The same part, where the camera now sends half the size.
+    let larger = view("crop = [40, 80, 200, 400]\ncrop_frame_size = [1280, 960]");
+    assert_eq!(larger, ([20, 40, 100, 200], (100, 200), (20.0, 40.0)));
 }
 
 #[test]
@@ -294,7 +310,7 @@ fn a_camera_lists_its_models_by_name_or_with_settings() {
     assert_eq!((people.every, people.min_size, &*people.classes[0]), (3, Some(20), "person"));
     // A model sees the camera's crop, unless it has its own, and is turned as the camera is.
     let tiled = models(
-        "crop = [0.5, 0.0, 0.5, 1.0]\nrotate = 90\nmodels = [\"plates\", { name = \"people\", crop = [0, 0, 640, 360], tiles.size = 320 }]",
+        "crop = [0.5, 0.0, 0.5, 1.0]\nrotate = 90\nmodels = [\"plates\", { name = \"people\", crop = [0, 0, 640, 360], tiles.size = 320 }]\ncrop_frame_size = [1280, 720]",
     );
     let camera_of = &tiled.1.cameras[0];
     let views: Vec<_> = tiled.1.models_of(camera_of).map(|(_, model)| camera_of.view_of(&model)).collect();
@@ -336,7 +352,7 @@ fn a_camera_lists_its_models_by_name_or_with_settings() {
             "`tiles` cuts 1280x720 pixels into 25 columns and 14 rows, and a frame has at most 63 tiles",
         ),
         (
-            "models = [{ name = \"plates\", crop = [1000, 0, 400, 400] }]",
+            "models = [{ name = \"plates\", crop = [1000, 0, 400, 400] }]\ncrop_frame_size = [1280, 720]",
             "the crop [1000, 0, 400, 400] is empty or reaches beyond the frame of 1280x720 pixels",
         ),
         ("", "this camera must name its model: set `model` to one of \"people\", \"plates\", or `models` to several"),

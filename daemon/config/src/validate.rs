@@ -3,6 +3,7 @@
 //! The checks get the tables with the location of each key, so that an error in one key of a camera does not hide an error in
 //! another. They skip absent or invalid values, because reading the tables has reported those.
 
+use std::iter;
 use std::net::SocketAddr;
 use std::ops::Range;
 use std::path::{Component, Path, PathBuf};
@@ -11,7 +12,7 @@ use visiond_ground::nearest::nearest;
 use visiond_kernels::color::{ColorDescription, ColorRange, GreyLevels};
 use visiond_kernels::frame::FrameLayout;
 use visiond_kernels::polygon::Polygon;
-use visiond_kernels::view::{ViewError, ViewSpec};
+use visiond_kernels::view::{Crop, ViewError, ViewSpec};
 use visiond_system::preflight::{folder_of, overlap};
 
 use super::diagnostics::Diagnostics;
@@ -269,17 +270,40 @@ impl Checks<'_> {
         polygon.map_err(|error| self.0.error(span, format!("`{}` {error}", points.place.path))).ok()
     }
 
-    /// Checks that a part in pixels is inside of a frame whose size the file has.
+    /// Checks that parts in pixels, of the camera or of its models, come with the size of their frame, and are inside of it.
     fn crop(&mut self, camera: &Read<CameraConfig>) {
-        if let (Some(crop), Some(size)) = (camera.crop.value, frame_size(camera))
-            && let Err(error) = (ViewSpec { crop: Some(crop), ..ViewSpec::default() }).of(size)
-        {
-            self.error(&camera.crop.place, error.to_string());
+        let size = &camera.crop_frame_size;
+        let of_models = camera.models.value.iter().flatten().map(|model| &model.crop);
+        let crops: Vec<_> = iter::once(&camera.crop).chain(of_models).collect();
+        for crop in &crops {
+            match (crop.value, size.value) {
+                (Some(Crop::Pixels(_)), None) if size.place.is_valid => self.error(
+                    &crop.place,
+                    "`crop` is in pixels, which are another part of a frame of another size: set `crop_frame_size = [WIDTH, HEIGHT]` of \
+                     the camera, the size of its frames, or write fractions with a decimal point",
+                ),
+                (Some(pixels @ Crop::Pixels(_)), Some([width, height])) => {
+                    let view = ViewSpec { crop: Some(pixels), ..ViewSpec::default() };
+                    if let Err(error) = view.of((width, height)) {
+                        self.error(&crop.place, error.to_string());
+                    }
+                }
+                _ => {}
+            }
+        }
+        let may_need = |crop: &&Field<Crop>| !crop.place.is_valid || matches!(crop.value, Some(Crop::Pixels(_)));
+        if size.value.is_some() && !crops.iter().any(may_need) {
+            let message = if crops.iter().any(|crop| crop.value.is_some()) {
+                "`crop` is in fractions of any frame: remove `crop_frame_size`"
+            } else {
+                "`crop_frame_size` needs `crop`: add it, or remove `crop_frame_size`"
+            };
+            self.error(&size.place, message);
         }
     }
 
-    /// Checks what a model of a camera sees: that its tiles are described in one way, and that frames whose size the file has have its
-    /// part and not too many tiles.
+    /// Checks what a model of a camera sees: that its tiles are described in one way, and that frames whose size the file has do not
+    /// have too many.
     fn views_of_model(&mut self, camera: &Read<CameraConfig>, model: &Read<CameraModelConfig>) {
         let tiling = match &model.tiles.value {
             Some(tiles) => {
@@ -293,11 +317,11 @@ impl Checks<'_> {
             None => None,
         };
         let Some(size) = frame_size(camera).filter(|_| model.tiles.place.is_valid) else { return };
-        let camera = CameraConfig { crop: camera.crop.value, rotate: camera.rotate.value, ..CameraConfig::default() };
-        match (ViewSpec { crop: model.crop.value.or(camera.crop), tiling, ..camera.view() }).views(size) {
-            Err(error @ ViewError::Crop { .. }) => self.error(&model.crop.place, error.to_string()),
-            Err(error @ ViewError::Tiles { .. }) => self.error(&model.tiles.place, error.to_string()),
-            Ok(_) => {}
+        let crop = model.crop.value.or(camera.crop.value);
+        let (crop_frame_size, rotate) = (camera.crop_frame_size.value, camera.rotate.value);
+        let camera = CameraConfig { crop, crop_frame_size, rotate, ..CameraConfig::default() };
+        if let Err(error @ ViewError::Tiles { .. }) = (ViewSpec { tiling, ..camera.view() }).views(size) {
+            self.error(&model.tiles.place, error.to_string());
         }
     }
 

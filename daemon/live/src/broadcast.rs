@@ -201,6 +201,12 @@ impl Broadcast {
         self.messages.lock().running.as_ref().is_none_or(|running| running.contains_key(topic))
     }
 
+    /// Forgets the newest messages of a camera. Readers that are behind still get them.
+    pub(super) fn forget(&self, camera: &str) {
+        let mut inner = self.messages.lock();
+        inner.latest.retain(|_, published| *published.message().camera != *camera);
+    }
+
     /// Sets the model of each topic that runs, and forgets the newest messages of others.
     pub(super) fn keep(&self, running: HashMap<Arc<str>, Arc<str>>) {
         let mut inner = self.messages.lock();

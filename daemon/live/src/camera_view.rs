@@ -9,18 +9,19 @@
 //! frames by [`PATIENCE`], so a preview that stalls is replaced even before its source notices.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
 use tokio::sync::watch;
-use visiond_annotate::trails::Trails;
+use visiond_annotate::trails::{Tails, Trails};
 use visiond_frames::clock::{Clock, SystemClock};
 use visiond_frames::frame::Frame;
 use visiond_kernels::buffer::{BufferError, UnifiedBuffer};
 use visiond_kernels::frame::{FrameError, FrameLayout, FrameView};
+use visiond_kernels::view::Orientation;
 use visiond_message::Message;
 use visiond_system::wake_pipe::WakePipe;
 
@@ -97,9 +98,14 @@ pub struct CameraView {
     /// The camera's preview, if it has one. Neither the lane nor the encoder takes this lock; never held with `state`.
     preview: Mutex<Option<AttachedPreview>>,
     state: Mutex<ViewState>,
+    /// How models see the camera's frames, and people its images: the index in [`Orientation::all`].
+    orientation: AtomicU8,
+    /// How often the camera's privacy masks have changed; written under the lock of `state`. A frame or an image with an older number
+    /// has other masks, and goes nowhere.
+    mask_changes: AtomicU64,
     /// The paths of the tracks, from the messages of the pictures that were made: a client that gets pictures as they come sees tails,
     /// a single picture has none, and a camera without a client costs nothing. Only the encoder takes this lock.
-    pub(crate) trails: Mutex<Trails>,
+    trails: Mutex<Trails>,
     /// Of each [`PictureStream`].
     newest: [NewestPictures; 2],
 }
@@ -226,6 +232,8 @@ impl CameraView {
             watched_ns: AtomicU64::new(0),
             preview: Mutex::default(),
             state: Mutex::default(),
+            orientation: AtomicU8::new(0),
+            mask_changes: AtomicU64::new(0),
             trails: Mutex::default(),
             newest: Default::default(),
         }
@@ -351,6 +359,7 @@ impl CameraView {
     /// Takes the waiting frame and the list of what clients want from it.
     pub(crate) fn take(&self) -> Option<TakenFrame> {
         let mut state = self.state.lock();
+        let mask_changes = self.mask_changes();
         let WaitingFrame { frame, message, is_preview, is_shown } = state.waiting.take()?;
         let copies = if is_preview { Vec::new() } else { std::mem::take(&mut state.copies) };
         let given = |stream: &PictureStream| match stream {
@@ -361,27 +370,87 @@ impl CameraView {
             let watched = |stream: &PictureStream| self.newest(*stream).of(overlay).receiver_count() > 0;
             PictureStream::ALL.into_iter().filter(|stream| given(stream) && watched(stream)).collect()
         };
-        Some(TakenFrame { frame, message, is_preview, copies, plain: watched(false), overlay: watched(true) })
+        let (plain, overlay) = (watched(false), watched(true));
+        Some(TakenFrame { frame, message, is_preview, mask_changes, copies, plain, overlay })
     }
 
-    /// Sends an image to the clients that watch one of `streams`.
+    /// Sends an image to the clients that watch one of `streams`, unless it has other privacy masks than the camera's.
     pub(crate) fn show(&self, streams: &[PictureStream], overlay: bool, picture: Picture) {
         let picture = Arc::new(picture);
+        let _state = self.state.lock();
+        if picture.mask_changes != self.mask_changes() {
+            return;
+        }
         for stream in streams {
             self.newest(*stream).of(overlay).send_replace(Some(Arc::clone(&picture)));
         }
+    }
+
+    /// Returns how often the camera's privacy masks have changed: see [`Picture::mask_changes`].
+    pub fn mask_changes(&self) -> u64 {
+        self.mask_changes.load(Ordering::Relaxed)
+    }
+
+    /// Forgets every frame, image and path, because the camera's privacy masks have changed: no client gets one of them afterwards.
+    /// Nothing offers a frame with the old masks any more.
+    pub(crate) fn change_masks(&self) {
+        let mut state = self.state.lock();
+        self.mask_changes.fetch_add(1, Ordering::Relaxed);
+        let waiting = state.waiting.take();
+        for newest in &self.newest {
+            newest.plain.send_replace(None);
+            newest.overlay.send_replace(None);
+        }
+        // The encoder finds no frame here. It ends the work on one that it has taken.
+        if waiting.is_some() {
+            state.busy = false;
+            self.request_awaited(&state);
+        }
+        drop(state);
+        *self.trails.lock() = Trails::default();
+        drop(waiting);
+    }
+
+    /// Sets how models see the camera's frames, and people its images.
+    pub fn set_orientation(&self, orientation: Orientation) {
+        let at = Orientation::all().position(|known| known == orientation).unwrap_or_default();
+        self.orientation.store(at as u8, Ordering::Relaxed);
+    }
+
+    /// Returns how models see the camera's frames, and people its images.
+    pub fn orientation(&self) -> Orientation {
+        let at = self.orientation.load(Ordering::Relaxed);
+        Orientation::all().nth(at.into()).unwrap_or_default()
+    }
+
+    /// Adds the places of a message's tracks to their paths.
+    pub(crate) fn add_to_trails(&self, message: &Message, mask_changes: u64) {
+        let mut trails = self.trails.lock();
+        if mask_changes == self.mask_changes() {
+            trails.add(message, self.orientation());
+        }
+    }
+
+    /// Returns the tails of a message's tracks.
+    pub(crate) fn tails(&self, message: &Message) -> Tails {
+        self.trails.lock().tails(message)
     }
 
     /// Ends the work on the frame that was taken: requests the next frame if a client waits for it.
     pub(crate) fn done(&self) {
         let mut state = self.state.lock();
         state.busy = false;
+        self.request_awaited(&state);
+        self.forget_unwatched(&state);
+    }
+
+    /// Requests the frames that clients wait for.
+    fn request_awaited(&self, state: &ViewState) {
         for stream in PictureStream::ALL {
             if state.waiting_clients[stream as usize] > 0 {
-                self.request_frame(&state, stream);
+                self.request_frame(state, stream);
             }
         }
-        self.forget_unwatched(&state);
     }
 
     /// Drops the newest images if no client watches. Called under the lock, so that the last client or the encoder does it,
@@ -578,6 +647,8 @@ pub struct Picture {
     pub sequence: Option<u64>,
     /// When the image was encoded.
     pub made: Instant,
+    /// How often the camera's privacy masks had changed when the image was begun.
+    pub mask_changes: u64,
 }
 
 /// A copy of a frame in memory of its own.
@@ -611,6 +682,8 @@ pub(crate) struct TakenFrame {
     pub message: Option<Arc<Message>>,
     /// Whether this is a preview frame, which may have another size than the message's.
     pub is_preview: bool,
+    /// See [`Picture::mask_changes`].
+    pub mask_changes: u64,
     pub copies: Vec<SyncSender<OwnedFrame>>,
     /// The streams that a client watches without boxes.
     pub plain: Vec<PictureStream>,

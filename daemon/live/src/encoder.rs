@@ -15,9 +15,11 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use visiond_annotate::draw::{draw_scaled, draw_with_tails};
 use visiond_annotate::rgb_converter::{RgbConverter, RgbError};
+use visiond_annotate::upright::upright;
 use visiond_kernels::buffer::BufferError;
 use visiond_kernels::frame::{FrameCopyError, FrameError};
 use visiond_kernels::jpeg::{self, JpegEncoder};
+use visiond_kernels::view::Orientation;
 use visiond_system::backoff::RateLimit;
 use visiond_system::priority::{Rank, give_way};
 use visiond_system::process::CpuWatch;
@@ -137,7 +139,7 @@ impl Tools {
 
     /// Makes the results that clients requested from a frame: copies, an image, an image with boxes.
     fn make(&mut self, view: &CameraView, taken: TakenFrame) -> Result<(), EncodeError> {
-        let TakenFrame { frame, message, is_preview, copies, plain, overlay } = taken;
+        let TakenFrame { frame, message, is_preview, mask_changes, copies, plain, overlay } = taken;
         for send in copies {
             // A client that no longer waits needs no copy.
             let _ = send.try_send(OwnedFrame::copy_of(frame.layout, frame.bytes(&mut self.copy)?)?);
@@ -147,18 +149,19 @@ impl Tools {
         }
         let others = message.as_ref().map(|message| view.others(message)).unwrap_or_default();
         // A picture without boxes adds to the tails of the next one with boxes. Only one of the models has tracks.
-        message.iter().chain(&others).for_each(|message| view.trails.lock().add(message));
+        message.iter().chain(&others).for_each(|message| view.add_to_trails(message, mask_changes));
         let sequence = message.as_ref().map(|message| message.sequence);
-        let picture = |jpeg: Vec<u8>| Picture { jpeg: Bytes::from(jpeg), sequence, made: Instant::now() };
+        let picture = |jpeg: Vec<u8>| Picture { jpeg: Bytes::from(jpeg), sequence, made: Instant::now(), mask_changes };
         let jpeg = match &mut self.jpeg {
             Some(jpeg) => jpeg,
             none => none.insert(JpegEncoder::new(QUALITY)?.pausing(self.pause)),
         };
 
-        let pixels = frame.view()?;
+        let seen = view.orientation();
+        let pixels = frame.view()?.turned(seen)?;
         let pixels = pixels.on_host(&mut self.copy)?;
-        // `read` only reads the pixels; they are encoded below, after the buffer went back.
-        let read = !plain.is_empty() && jpeg.read(&pixels);
+        // `read` only reads the pixels, and unturned; they are encoded below, after the buffer went back.
+        let read = !plain.is_empty() && seen == Orientation::UPRIGHT && jpeg.read(&pixels);
         let plain_of_rgb = !plain.is_empty() && !read;
         let rgb = match (overlay.is_empty(), plain_of_rgb) {
             (true, false) => None,
@@ -175,12 +178,12 @@ impl Tools {
         }
         if !overlay.is_empty() {
             if let Some(message) = &message {
-                let tails = view.trails.lock().tails(message);
+                let tails = view.tails(message);
                 for other in &others {
-                    draw_scaled(&mut rgb, other, &view.trails.lock().tails(other));
+                    draw_scaled(&mut rgb, &upright(other, seen), &view.tails(other));
                 }
                 let draw = if is_preview { draw_scaled } else { draw_with_tails };
-                draw(&mut rgb, message, &tails);
+                draw(&mut rgb, &upright(message, seen), &tails);
             }
             view.show(&overlay, true, picture(jpeg.encode_rgb(&rgb, width, height)?));
         }

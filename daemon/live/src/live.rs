@@ -74,6 +74,13 @@ impl Live {
         *self.lanes.lock() = lanes;
     }
 
+    /// Forgets the frames, images and newest messages of a camera, because its privacy masks have changed: no client gets one of them
+    /// afterwards.
+    pub fn change_masks(&self, camera: &str) {
+        self.view(camera).change_masks();
+        self.messages.forget(camera);
+    }
+
     /// Limits the images per second of each camera.
     pub fn set_max_fps(&self, fps: f64) {
         self.queue.set_max_fps(fps);

@@ -27,6 +27,10 @@ counted! {
         width: u32,
         /// Height of its frames in pixels; 0 before the first.
         height: u32,
+        /// Degrees by which models see its frames turned clockwise, and people its images: 0, 90, 180 or 270. Messages are not turned.
+        rotate: u32,
+        /// The mirror after that: "horizontal" or "vertical"; absent without one.
+        flip: Option<String>,
         /// Pixel format of its frames, as in the configuration; empty before the first.
         format: String,
         /// How the driver passes frames: "userptr", "mmap" or "copy"; absent without a driver.

@@ -12,6 +12,7 @@ mod ignored;
 mod joiner;
 mod masks;
 mod message;
+mod publish_gate;
 mod rounding;
 mod selection;
 mod tracking;
@@ -35,6 +36,7 @@ use visiond_telemetry::trace;
 pub use self::ignored::IgnoredArea;
 pub use self::joiner::{FrameTicket, Joiner, Ticket};
 pub use self::message::message_of;
+pub use self::publish_gate::{Passing, PublishGate};
 pub use self::selection::Selection;
 pub use self::tracking::{CameraTracks, FrameTracks, TrackBuffers, TrackSettings};
 use crate::frame_rate::FrameRate;
@@ -82,6 +84,7 @@ pub struct Collector {
     pub view_spec: ViewSpec,
     outlet: Arc<Outlet>,
     mask_warnings: Arc<MaskWarnings>,
+    gate: Arc<PublishGate>,
 }
 
 /// Limits the warnings about masks of a camera that are too large for their message. Outlives the camera's collector.
@@ -125,6 +128,7 @@ impl Collector {
             view_spec,
             outlet,
             mask_warnings,
+            gate: Arc::default(),
         }
     }
 
@@ -145,6 +149,18 @@ impl Collector {
     #[must_use]
     pub fn ignoring(self, ignored: Vec<IgnoredArea>) -> Self {
         Self { ignored, ..self }
+    }
+
+    /// Sets the gate that a reload closes when it changes the camera's privacy masks.
+    #[must_use]
+    pub fn behind(self, gate: &Arc<PublishGate>) -> Self {
+        Self { gate: Arc::clone(gate), ..self }
+    }
+
+    /// Begins to publish a result, until the returned value is dropped; `None` if the camera's privacy masks have changed since its
+    /// frame was captured.
+    pub fn pass(&self) -> Option<Passing<'_>> {
+        self.gate.pass()
     }
 
     /// Whether results need the pixels of their frames, because images are drawn or a client watches.
@@ -196,8 +212,8 @@ impl Collector {
         self.view.offer(&frame, &message);
         if let Some(annotator) = &self.annotator {
             match self.delivery {
-                Delivery::NewestWins => annotator.offer(frame, message),
-                Delivery::Lossless => annotator.offer_wait(frame, message),
+                Delivery::NewestWins => annotator.offer(frame, self.view_spec.orientation, message),
+                Delivery::Lossless => annotator.offer_wait(frame, self.view_spec.orientation, message),
             }
         }
     }

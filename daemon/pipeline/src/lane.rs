@@ -590,6 +590,11 @@ impl Lane {
             let start = start.checked_sub(state.seen.reading).unwrap_or(start);
             work.camera.selection.keep_wanted(&mut state.found, &model.labels);
             let PendingFrame { camera, facts, frame: view, timings: so_far, ticket, .. } = work;
+            let Some(_passing) = camera.pass() else {
+                camera.metrics.count_dropped_by(&self.metrics.name, DropCause::Unmasked, 1);
+                camera.drop_frame(ticket);
+                continue;
+            };
             let timings = Timings { preprocess: state.seen.preprocess_us, infer: state.seen.infer_us, ..so_far };
             camera.drop_ignored(&facts, model, &mut state.found);
             let (detections, values) = (&*state.found, runner.values());

@@ -28,7 +28,9 @@ use visiond_system::threads::finished_by;
 use visiond_telemetry::metrics::{Activity, CameraMetrics, DropCause, LaneMetrics, LaneView, Phase};
 
 use super::camera::{ActiveCameras, Camera, CameraStreams, RetryPolicy};
-use super::collector::{CameraModel, CameraTracks, Collector, IgnoredArea, Joiner, MaskWarnings, TrackSettings};
+use super::collector::{
+    CameraModel, CameraTracks, Collector, IgnoredArea, Joiner, MaskWarnings, PublishGate, TrackSettings,
+};
 use super::frame_rate::FrameRate;
 use super::lane::{Lane, LaneMailbox, LaneModel, LaneSlot, ModelSwap, NeedsRestart};
 use super::mailbox::{Delivery, Mailbox};
@@ -41,6 +43,8 @@ pub struct CameraSpec {
     pub name: Arc<str>,
     /// Opens the source; `None` if the camera is already running and stays as it is.
     pub open: Option<Open>,
+    /// Whether its privacy masks differ from the running camera's: nothing of a frame with the old ones may be published.
+    pub changes_masks: bool,
     /// Opens the stream for viewers, if it is a different one; unused if the camera stays as it is.
     pub preview: Option<Open>,
     /// The most frames per second that the models process.
@@ -119,6 +123,9 @@ struct RunningCamera {
     record: CameraRecord,
     /// One for each of its models, in their order.
     slots: Vec<LaneSlot>,
+    /// Passed by every result of its models.
+    gate: Arc<PublishGate>,
+    annotator: Option<Arc<Annotator>>,
     stop: Stop,
     thread: JoinHandle<()>,
     preview: Option<JoinHandle<()>>,
@@ -298,8 +305,12 @@ impl Pipeline {
         let cameras = std::mem::take(&mut self.cameras);
         let (stay, going): (Vec<_>, Vec<_>) = cameras.into_iter().partition(stays);
         self.cameras = stay;
+        let changes_masks = |name: &Arc<str>| specs.iter().any(|spec| spec.name == *name && spec.changes_masks);
         for camera in &going {
             camera.stop.raise();
+            if changes_masks(&camera.record.metrics.name) {
+                camera.gate.close();
+            }
             for LaneSlot { mailbox, number, model, .. } in &camera.slots {
                 if mailbox.remove(*number).is_some() {
                     camera.record.metrics.count_dropped_by(model, DropCause::Overload, 1);
@@ -308,8 +319,8 @@ impl Pipeline {
         }
         let deadline = Instant::now() + JOIN_TIMEOUT;
         let mut records = HashMap::new();
-        for RunningCamera { mut record, thread, preview, .. } in going {
-            let name = Arc::clone(&record.metrics.name);
+        for RunningCamera { mut record, gate, annotator, thread, preview, .. } in going {
+            let (name, joiner) = (Arc::clone(&record.metrics.name), record.joiner.clone());
             if let Some(preview) = preview
                 && !finished_by([&preview], deadline)
             {
@@ -326,11 +337,35 @@ impl Pipeline {
                 record =
                     CameraRecord { sequence: Arc::new(sequence), mask_warnings, tracks, ..CameraRecord::new(&name) };
             }
-            // Of the frames that were taken out of the mailboxes.
-            record.joiner.iter().for_each(|joiner| joiner.flush());
+            if changes_masks(&name) {
+                self.forget_frames(&name, &gate, joiner.as_deref(), annotator.as_deref(), deadline);
+            } else if let Some(joiner) = joiner {
+                // Of the frames that were taken out of the mailboxes.
+                joiner.flush();
+            }
             records.insert(name, record);
         }
         records
+    }
+
+    /// Drops what is left of a camera's frames and results, because its privacy masks change. Its threads have ended, and its gate is
+    /// closed.
+    fn forget_frames(
+        &self,
+        name: &str,
+        gate: &PublishGate,
+        joiner: Option<&Joiner>,
+        annotator: Option<&Annotator>,
+        deadline: Instant,
+    ) {
+        if !gate.wait(deadline) {
+            log::warn!("camera {name}: a message of a frame with its old privacy masks is still being published");
+        }
+        joiner.into_iter().for_each(Joiner::forget);
+        self.context.live.change_masks(name);
+        if annotator.is_some_and(|annotator| !annotator.forget(deadline)) {
+            log::warn!("camera {name}: an annotated image with its old privacy masks is still being stored");
+        }
     }
 
     /// Starts a lane, or passes it its new model. Its mailbox is held while the cameras change, and is then in `held`.
@@ -372,7 +407,11 @@ impl Pipeline {
         let mut before = std::mem::take(&mut self.cameras);
         let mut result = Ok(());
         for camera in specs {
-            let collectors = |record: &mut CameraRecord| -> Vec<_> {
+            // All models see the camera turned alike.
+            if let Some(model) = camera.models.first() {
+                self.context.live.view(&camera.name).set_orientation(model.view.orientation);
+            }
+            let collectors = |record: &mut CameraRecord, gate: &Arc<PublishGate>| -> Vec<_> {
                 if !camera.keeps_tracks || camera.track.is_none() {
                     record.tracks = None;
                 }
@@ -399,7 +438,7 @@ impl Pipeline {
                     let (delivery, outlet) = (camera.delivery, Arc::clone(&self.outlet));
                     let new = Collector::new(metrics, annotator, tracking, view, delivery, outlet, mask_warnings);
                     let new = new.for_model(model, index == 0).grouped(joiner.clone(), index);
-                    Arc::new(new.ignoring(camera.ignored.clone()))
+                    Arc::new(new.ignoring(camera.ignored.clone()).behind(gate))
                 };
                 camera.models.iter().enumerate().map(collector).collect()
             };
@@ -407,19 +446,23 @@ impl Pipeline {
             match (camera.open, at) {
                 (Some(open), _) => {
                     let mut record = records.remove(&camera.name).unwrap_or_else(|| CameraRecord::new(&camera.name));
-                    let collectors = collectors(&mut record);
+                    let gate = Arc::default();
+                    let collectors = collectors(&mut record, &gate);
                     let models: Vec<_> = camera.models.iter().zip(&collectors).collect();
                     match self.start_camera(&models, record, open, camera.preview, camera.max_fps) {
-                        Ok(running) => self.cameras.push(running),
+                        Ok(running) => {
+                            self.cameras.push(RunningCamera { gate, annotator: camera.annotator, ..running });
+                        }
                         Err(error) => result = Err(error),
                     }
                 }
                 (None, Some(at)) => {
                     let mut running = before.remove(at);
-                    let collectors = collectors(&mut running.record);
+                    let collectors = collectors(&mut running.record, &running.gate);
                     for (LaneSlot { mailbox, number, .. }, collector) in running.slots.iter().zip(collectors) {
                         mailbox.relabel(*number, collector);
                     }
+                    running.annotator = camera.annotator;
                     self.cameras.push(running);
                 }
                 (None, None) => result = Err(io::Error::other(format!("camera {} does not run", camera.name))),
@@ -487,7 +530,8 @@ impl Pipeline {
         };
         let name = format!("cam {}", record.metrics.name);
         let thread = thread::Builder::new().name(name).spawn(move || camera.run())?;
-        Ok(RunningCamera { record, slots, stop, thread, preview })
+        let (gate, annotator) = (Arc::default(), None);
+        Ok(RunningCamera { record, slots, gate, annotator, stop, thread, preview })
     }
 
     /// Starts the thread of a preview, which ends with its camera.

@@ -251,9 +251,11 @@ impl PreparedConfig {
             let first_before = before.config.models_of(known).next().map(|(_, model)| model.name);
             known.source.shows_what(&camera.source) && first_before.as_ref() == listed.first().map(|model| &model.name)
         });
+        let changes_masks = known.is_some_and(|known| known.privacy != camera.privacy);
         self.pipeline.cameras.push(CameraSpec {
             name,
             open,
+            changes_masks,
             preview,
             max_fps,
             delivery,

@@ -107,8 +107,11 @@ impl StatusCollector {
         latest.iter().rev().for_each(|published| status.add_newest(published.message()));
         let pictures = snapshot.pictures.iter().find(|pictures| pictures.camera == camera.name);
         let view = self.service.live().view(&camera.name);
+        let (rotate, flip) = view.orientation().turn_and_flip();
         CameraStatus {
             model: known.models(),
+            rotate,
+            flip: flip.map(|flip| flip.name().to_owned()),
             phase: phase.name().to_owned(),
             reason: status.reason.filter(|_| matches!(phase, Phase::Waiting | Phase::Failed | Phase::Opening)),
             stages: stages.map(|((stage, all), recent)| (stage.name().to_owned(), stage_facts(all, recent))).collect(),

@@ -31,7 +31,7 @@ pub enum BlankError {
 
 /// The writes of a [`MaskPlan`] for pictures in the GPU's memory.
 ///
-/// A picture costs at most three launches: the means of mosaics, their runs, the runs of colours. The kernels read the table in mapped
+/// A picture costs at most three launches: the runs of colours, the means of mosaics, their runs. The kernels read the table in mapped
 /// host memory, 16 bytes for each row and plane of a mask.
 #[derive(Debug)]
 pub struct CudaMaskPlan {
@@ -84,7 +84,7 @@ impl CudaMaskPlan {
         let [mosaics, colors] = &mut arguments;
         let [tiles, mosaic_runs, color_runs] = self.launch.blocks();
         let launches =
-            [(&self.means, tiles, false), (&self.blank, mosaic_runs, false), (&self.blank, color_runs, true)];
+            [(&self.blank, color_runs, true), (&self.means, tiles, false), (&self.blank, mosaic_runs, false)];
         for (function, blocks, of_colors) in launches.into_iter().filter(|(_, blocks, _)| *blocks > 0) {
             let argument: *mut Argument = if of_colors { &raw mut *colors } else { &raw mut *mosaics };
             let mut list: [*mut c_void; 1] = [argument.cast()];

@@ -1,5 +1,7 @@
 //! The argument of the kernels in cuda/privacy.cu, and the runs and tiles of their blocks.
 
+use std::ops::Range;
+
 use super::plan::MaskPlan;
 use crate::frame::PixelFormat;
 
@@ -60,21 +62,28 @@ impl BlankLaunch {
         }
         let narrow = |number: usize| u32::try_from(number).ok();
         let mut this = Self { tiles: Vec::new(), runs: Vec::new(), mosaic_runs: 0, words: Vec::new() };
-        for tile in &plan.tiles {
-            let (Some(first), word) = (tile.rows.first(), narrow(this.words.len())?) else { continue };
-            let pitch = tile.rows.get(1).map_or(0, |second| second.start - first.start);
-            this.tiles.push(Tile {
-                start: first.start as u64,
-                pitch: narrow(pitch)?,
-                rows: narrow(tile.rows.len())?,
-                row_bytes: narrow(first.len())?,
-                samples: narrow(tile.cell.samples)?,
-                sample_bytes: narrow(tile.cell.sample_bytes)?,
-                word,
-            });
-            this.words.push(0);
-            for run in &tile.masked {
-                this.runs.push(Run { start: run.start as u64, bytes: narrow(run.len())?, word });
+        for band in &plan.bands {
+            for block in band.edges.windows(2) {
+                let (Some(first), word) = (band.rows.first(), narrow(this.words.len())?) else { continue };
+                let within = |bytes: &Range<usize>| bytes.start.max(block[0])..bytes.end.min(block[1]);
+                let masked = band.masked.iter().map(|(start, bytes)| (start, within(bytes)));
+                let runs_before = this.runs.len();
+                for (start, bytes) in masked.filter(|(_, bytes)| !bytes.is_empty()) {
+                    this.runs.push(Run { start: (start + bytes.start) as u64, bytes: narrow(bytes.len())?, word });
+                }
+                if this.runs.len() == runs_before {
+                    continue;
+                }
+                this.tiles.push(Tile {
+                    start: (first + block[0]) as u64,
+                    pitch: narrow(band.rows.get(1).map_or(0, |second| second - first))?,
+                    rows: narrow(band.rows.len())?,
+                    row_bytes: narrow(block[1] - block[0])?,
+                    samples: narrow(band.cell.samples)?,
+                    sample_bytes: narrow(band.cell.sample_bytes)?,
+                    word,
+                });
+                this.words.push(0);
             }
         }
         this.mosaic_runs = narrow(this.runs.len())?;

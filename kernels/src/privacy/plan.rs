@@ -12,13 +12,15 @@ use crate::polygon::{Polygon, merged};
 
 /// The longer side of a frame has about this many blocks of a mosaic.
 const BLOCKS: u32 = 40;
+/// The most rows of a block in a plane that its mean is made of. The others are not read, which hides as much.
+pub(super) const SAMPLED_ROWS: usize = 8;
 
 /// What masked pixels become.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fill {
     /// One colour: red, green, blue.
     Color([u8; 3]),
-    /// Blocks of a fortieth of the frame's longer side, each with the mean of its pixels.
+    /// Blocks of a fortieth of the frame's longer side, each with the mean of some of its rows.
     Mosaic,
 }
 
@@ -31,14 +33,16 @@ pub struct PrivacyMask {
     pub fill: Fill,
 }
 
-/// The writes that blank the masked areas of a frame with one layout.
+/// The writes that blank the masked areas of a frame with one layout: first those of colours, then those of mosaics. No two write the
+/// same byte.
 #[derive(Debug)]
 pub struct MaskPlan {
     pub(super) layout: FrameLayout,
     /// One row of each colour, plane and kind of row.
     pub(super) colors: Vec<Vec<u8>>,
     pub(super) runs: Vec<Run>,
-    pub(super) tiles: Vec<Tile>,
+    pub(super) bands: Vec<Band>,
+    scratch: Scratch,
 }
 
 /// Bytes of a row that become those at the same place of a row of one colour.
@@ -52,15 +56,29 @@ pub(super) struct Run {
     pub(super) color: usize,
 }
 
-/// The part of a mosaic's block in one plane.
+/// Blocks of a mosaic that lie side by side, in one plane and, of a mosaic of colours, in every second row.
 #[derive(Debug)]
-pub(super) struct Tile {
+pub(super) struct Band {
     pub(super) cell: Cell,
-    /// The bytes of each row of the block, as offsets in the frame: those that the mean is made of.
-    pub(super) rows: Vec<Range<usize>>,
-    /// The bytes that become the mean.
-    pub(super) masked: Vec<Range<usize>>,
+    /// Where the blocks begin in a row, in bytes, and where the last one ends: one more than blocks.
+    pub(super) edges: Vec<usize>,
+    /// The rows that the means are made of, by their first bytes in the frame, at equal distances: at most [`SAMPLED_ROWS`].
+    pub(super) rows: Vec<usize>,
+    /// The bytes that become the means: the first byte of their row in the frame, and the bytes of the row.
+    pub(super) masked: Vec<(usize, Range<usize>)>,
 }
+
+/// Memory for the means of a band, as long as the longest row.
+#[derive(Debug, Default)]
+struct Scratch {
+    /// The sums of the sampled rows, byte by byte.
+    sums: Vec<u16>,
+    /// A row of the means.
+    row: Vec<u8>,
+}
+
+// Eight bytes of 255 are far from the largest sum.
+const _: () = assert!(SAMPLED_ROWS * 255 <= u16::MAX as usize);
 
 /// The smallest part of a plane's row whose samples repeat.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -94,24 +112,43 @@ impl Cell {
         Self { pixels, rows, samples, sample_bytes }
     }
 
-    fn bytes(self) -> usize {
+    pub(super) fn bytes(self) -> usize {
         self.samples * self.sample_bytes
     }
 }
 
+/// The pixels of each row that a mask covers.
+type Spans = Vec<Vec<Range<u32>>>;
+
 impl MaskPlan {
-    /// Plans the writes for frames of `layout`. A colour covers a mosaic that overlaps it.
+    /// Plans the writes for frames of `layout`. A colour covers a mosaic and an earlier colour that overlap it.
     pub fn new(masks: &[PrivacyMask], layout: &FrameLayout) -> Self {
-        let mut plan = Self { layout: *layout, colors: Vec::new(), runs: Vec::new(), tiles: Vec::new() };
+        let mut plan = Self {
+            layout: *layout,
+            colors: Vec::new(),
+            runs: Vec::new(),
+            bands: Vec::new(),
+            scratch: Scratch::default(),
+        };
+        // All mosaics together, so that none reads what another has written.
+        let mut mosaic: Spans = vec![Vec::new(); layout.height() as usize];
+        let mut colors = Vec::new();
         for mask in masks {
             let spans = mask.polygon.pixels(layout.width(), layout.height());
-            for plane in 0..layout.planes().len() {
-                match mask.fill {
-                    Fill::Color(rgb) => plan.add_color(plane, &spans, rgb),
-                    Fill::Mosaic => plan.add_mosaic(plane, &spans),
-                }
+            match mask.fill {
+                Fill::Color(rgb) => colors.push((rgb, spans)),
+                Fill::Mosaic => mosaic.iter_mut().zip(spans).for_each(|(all, row)| all.extend(row)),
             }
         }
+        for plane in 0..layout.planes().len() {
+            let mut covered = vec![Vec::new(); layout.format().plane_rows(plane, layout.height())];
+            for (rgb, spans) in colors.iter().rev() {
+                plan.add_color(plane, spans, *rgb, &mut covered);
+            }
+            plan.add_mosaic(plane, &mosaic, &covered);
+        }
+        let longest = plan.bands.iter().filter_map(|band| band.edges.last()).max().copied().unwrap_or_default();
+        plan.scratch = Scratch { sums: vec![0; longest], row: vec![0; longest] };
         plan
     }
 
@@ -122,66 +159,70 @@ impl MaskPlan {
 
     /// Blanks the masked areas. Returns `false`, and writes nothing, if `bytes` is too short for the layout.
     ///
-    /// A colour costs one write of the area and no read; a mosaic also reads its blocks. Allocates nothing.
-    pub fn apply(&self, bytes: &mut [u8]) -> bool {
+    /// Costs one write of the area; a mosaic also reads up to [`SAMPLED_ROWS`] rows of each block. Allocates nothing.
+    pub fn apply(&mut self, bytes: &mut [u8]) -> bool {
         if bytes.len() < self.layout.needed_bytes() {
             return false;
         }
-        self.tiles.iter().for_each(|tile| tile.apply(bytes));
         for Run { start, bytes: row, color } in &self.runs {
             bytes[*start..*start + row.len()].copy_from_slice(&self.colors[*color][row.clone()]);
+        }
+        for band in &self.bands {
+            band.apply(bytes, &mut self.scratch);
         }
         true
     }
 
-    fn add_color(&mut self, plane: usize, spans: &[Vec<Range<u32>>], rgb: [u8; 3]) {
+    /// Adds the writes of a colour, except for bytes that are in `covered`, and adds its own to these.
+    fn add_color(&mut self, plane: usize, spans: &Spans, rgb: [u8; 3], covered: &mut [Vec<Range<usize>>]) {
         let (layout, first) = (self.layout, self.colors.len());
         let (format, row_bytes) = (layout.format(), layout.format().row_bytes(plane, layout.width()));
-        // The rows of a mosaic of colours alternate.
-        let kinds = if matches!(format, PixelFormat::Bayer(..)) { 2 } else { 1 };
+        let kinds = kinds_of_rows(format);
         for row in 0..kinds {
             let cell = color_cell(format, layout.color(), plane, row, rgb);
             self.colors.push(cell.into_iter().cycle().take(row_bytes).collect());
         }
         let cell = Cell::of(format, plane);
-        for row in 0..format.plane_rows(plane, layout.height()) {
-            for bytes in bytes_of_row(cell, spans, row, row_bytes) {
+        for (row, covered) in covered.iter_mut().enumerate() {
+            let own = bytes_of_row(cell, spans, row, row_bytes);
+            for bytes in without(&own, covered) {
                 let start = self.start_of(plane, row) + bytes.start;
                 self.runs.push(Run { start, bytes, color: first + row % kinds });
             }
+            covered.extend(own);
+            *covered = merged(std::mem::take(covered));
         }
     }
 
-    fn add_mosaic(&mut self, plane: usize, spans: &[Vec<Range<u32>>]) {
+    /// Adds the writes of the mosaics, except for bytes that are in `covered`.
+    fn add_mosaic(&mut self, plane: usize, spans: &Spans, covered: &[Vec<Range<usize>>]) {
         let layout = self.layout;
-        let (width, height) = (layout.width() as usize, layout.height() as usize);
         let row_bytes = layout.format().row_bytes(plane, layout.width());
-        let cell = Cell::of(layout.format(), plane);
+        let (cell, kinds) = (Cell::of(layout.format(), plane), kinds_of_rows(layout.format()));
         // A multiple of 4, so that a block has whole cells in every plane.
         let side = (layout.width().max(layout.height()).div_ceil(BLOCKS) as usize).next_multiple_of(4);
-        let kinds = if matches!(layout.format(), PixelFormat::Bayer(..)) { 2 } else { 1 };
-        let plane_rows = layout.format().plane_rows(plane, layout.height());
-        for top in (0..height).step_by(side) {
-            let rows = top / cell.rows..((top + side) / cell.rows).min(plane_rows);
-            let masked: Vec<Vec<_>> = rows.clone().map(|row| bytes_of_row(cell, spans, row, row_bytes)).collect();
-            for left in (0..width).step_by(side) {
-                let block =
-                    left / cell.pixels * cell.bytes()..((left + side) / cell.pixels * cell.bytes()).min(row_bytes);
-                for kind in 0..kinds {
-                    let of_kind = || rows.clone().zip(&masked).filter(|(row, _)| row % kinds == kind);
-                    let at = |row: usize, bytes: &Range<usize>| {
-                        let start = self.start_of(plane, row);
-                        start + bytes.start.max(block.start)..start + bytes.end.min(block.end)
-                    };
-                    let masked: Vec<_> = of_kind()
-                        .flat_map(|(row, runs)| runs.iter().map(move |run| at(row, run)))
-                        .filter(|run| !run.is_empty())
-                        .collect();
-                    if !masked.is_empty() {
-                        let rows = of_kind().map(|(row, _)| at(row, &block)).collect();
-                        self.tiles.push(Tile { cell, rows, masked });
-                    }
-                }
+        let columns =
+            edges(layout.width() as usize, side).map(|x| (x.div_ceil(cell.pixels) * cell.bytes()).min(row_bytes));
+        let columns: Vec<_> = columns.collect();
+        let rows: Vec<_> =
+            edges(layout.height() as usize, side).map(|y| y.div_ceil(cell.rows).min(covered.len())).collect();
+        for rows in rows.windows(2) {
+            for kind in 0..kinds {
+                let of_kind: Vec<_> = (rows[0]..rows[1]).filter(|row| row % kinds == kind).collect();
+                let masked = of_kind.iter().flat_map(|&row| {
+                    let bytes = without(&bytes_of_row(cell, spans, row, row_bytes), &covered[row]);
+                    bytes.into_iter().map(move |bytes| (row, bytes))
+                });
+                let masked: Vec<_> = masked.map(|(row, bytes)| (self.start_of(plane, row), bytes)).collect();
+                let (first, last) =
+                    (masked.iter().map(|run| run.1.start).min(), masked.iter().map(|run| run.1.end).max());
+                let (Some(first), Some(last)) = (first, last) else { continue };
+                let touched = columns.windows(2).filter(|block| block[0] < last && first < block[1]);
+                let mut edges: Vec<_> = touched.clone().map(|block| block[0]).collect();
+                edges.extend(touched.last().map(|block| block[1]));
+                let every = of_kind.len().div_ceil(SAMPLED_ROWS);
+                let rows = of_kind.iter().step_by(every).map(|&row| self.start_of(plane, row)).collect();
+                self.bands.push(Band { cell, edges, rows, masked });
             }
         }
     }
@@ -192,66 +233,92 @@ impl MaskPlan {
     }
 }
 
+/// Returns how many kinds of rows alternate: the rows of a mosaic of colours have other samples than their neighbours.
+fn kinds_of_rows(format: PixelFormat) -> usize {
+    if matches!(format, PixelFormat::Bayer(..)) { 2 } else { 1 }
+}
+
+/// Returns where the blocks of a side of `length` pixels begin, and where the last one ends. That one takes a rest of less than half a
+/// block, so that no block is thin.
+fn edges(length: usize, side: usize) -> impl Iterator<Item = usize> {
+    let blocks = ((length + side / 2) / side).max(1);
+    (0..blocks).map(move |block| block * side).chain([length])
+}
+
 /// Returns the bytes of a plane's row that the spans of its frame rows touch, in whole cells.
-fn bytes_of_row(cell: Cell, spans: &[Vec<Range<u32>>], row: usize, row_bytes: usize) -> Vec<Range<usize>> {
+fn bytes_of_row(cell: Cell, spans: &Spans, row: usize, row_bytes: usize) -> Vec<Range<usize>> {
     let frame_rows = row * cell.rows..((row + 1) * cell.rows).min(spans.len());
     let spans = merged(spans[frame_rows].iter().flatten().cloned().collect());
     let bytes = |span: &Range<u32>| {
         let cells = span.start as usize / cell.pixels..(span.end as usize).div_ceil(cell.pixels);
         cells.start * cell.bytes()..(cells.end * cell.bytes()).min(row_bytes)
     };
-    spans.iter().map(bytes).collect()
+    merged(spans.iter().map(bytes).collect())
 }
 
-impl Tile {
-    fn apply(&self, bytes: &mut [u8]) {
-        let cell = self.cell;
-        let rows = self.rows.iter().map(|row| &bytes[row.clone()]);
-        let mean = match (cell.sample_bytes, cell.samples) {
-            (1, 1) => mean::<1, 1>(rows),
-            (1, 2) => mean::<1, 2>(rows),
-            (1, 3) => mean::<1, 3>(rows),
-            (1, _) => mean::<1, 4>(rows),
-            (_, 1) => mean::<2, 1>(rows),
-            (_, _) => mean::<2, 2>(rows),
-        };
-        for run in &self.masked {
-            for part in bytes[run.clone()].chunks_mut(cell.bytes()) {
-                part.copy_from_slice(&mean[..part.len()]);
+/// Returns the parts of `bytes` that are not in `covered`; both are sorted, and no two ranges of one overlap.
+fn without(bytes: &[Range<usize>], covered: &[Range<usize>]) -> Vec<Range<usize>> {
+    let mut parts = Vec::new();
+    for whole in bytes {
+        let mut start = whole.start;
+        for cover in covered.iter().filter(|cover| cover.start < whole.end && whole.start < cover.end) {
+            if start < cover.start {
+                parts.push(start..cover.start);
             }
+            start = cover.end;
+        }
+        if start < whole.end {
+            parts.push(start..whole.end);
         }
     }
+    parts
 }
 
-/// Returns the mean of each of the `N` samples of a cell, of `BYTES` each, as the bytes of a cell. A cell that the frame cuts off
-/// counts for nothing, unless there is no whole one.
-fn mean<'a, const BYTES: usize, const N: usize>(rows: impl Iterator<Item = &'a [u8]> + Clone) -> [u8; 4] {
-    let mut sums = [0_u64; N];
-    let mut cells = 0;
-    let mut cut_off = [0; 4];
-    for row in rows {
-        // A row of a block has at most 412 cells, so the sums of bytes fit.
-        let mut of_row = [0_u32; N];
-        let whole = row.chunks_exact(BYTES * N);
-        let rest = whole.remainder();
-        cut_off[..rest.len()].copy_from_slice(rest);
-        for cell in whole {
-            cells += 1;
-            for (sum, sample) in of_row.iter_mut().zip(cell.chunks_exact(BYTES)) {
-                *sum +=
-                    if BYTES == 1 { u32::from(sample[0]) } else { u32::from(sample[0]) | u32::from(sample[1]) << 8 };
+impl Band {
+    /// Makes the means in `scratch`, and copies them to the masked bytes.
+    fn apply(&self, bytes: &mut [u8], scratch: &mut Scratch) {
+        let [Some(&first), Some(&last)] = [self.edges.first(), self.edges.last()] else { return };
+        let sums = &mut scratch.sums[first..last];
+        sums.fill(0);
+        for start in &self.rows {
+            let row = &bytes[start + first..start + last];
+            sums.iter_mut().zip(row).for_each(|(sum, byte)| *sum += u16::from(*byte));
+        }
+        for block in self.edges.windows(2) {
+            let mean = self.mean(&scratch.sums[block[0]..block[1]]);
+            for cell in scratch.row[block[0]..block[1]].chunks_mut(self.cell.bytes()) {
+                cell.copy_from_slice(&mean[..cell.len()]);
             }
         }
-        sums.iter_mut().zip(of_row).for_each(|(sum, row)| *sum += u64::from(row));
+        for (start, run) in &self.masked {
+            bytes[start + run.start..start + run.end].copy_from_slice(&scratch.row[run.clone()]);
+        }
     }
-    if cells == 0 {
-        return cut_off;
+
+    /// Returns the mean of each sample of a block, from the sums of its columns, as the bytes of a cell. A cell that the frame cuts off
+    /// counts for nothing; a block that has no whole one becomes grey.
+    fn mean(&self, sums: &[u16]) -> [u8; 4] {
+        let mut cell_sums = [0_u64; 4];
+        let cells = sums.chunks_exact(self.cell.bytes());
+        let count = (cells.len() * self.rows.len()) as u64;
+        if count == 0 {
+            return [128; 4];
+        }
+        for cell in cells {
+            cell_sums.iter_mut().zip(cell).for_each(|(sum, byte)| *sum += u64::from(*byte));
+        }
+        let mut bytes = [0; 4];
+        match self.cell.sample_bytes {
+            1 => bytes = cell_sums.map(|sum| (sum / count) as u8),
+            // The bytes of a sample are little-endian.
+            _ => {
+                for (mean, sums) in bytes.chunks_exact_mut(2).zip(cell_sums.chunks_exact(2)) {
+                    mean.copy_from_slice(&(((sums[0] + sums[1] * 256) / count) as u16).to_le_bytes());
+                }
+            }
+        }
+        bytes
     }
-    let mut bytes = [0; 4];
-    for (place, sum) in bytes.chunks_exact_mut(BYTES).zip(sums) {
-        place.copy_from_slice(&((sum / cells) as u16).to_le_bytes()[..BYTES]);
-    }
-    bytes
 }
 
 /// Returns the bytes of a cell of one colour; `row` is even or odd.

@@ -9,6 +9,7 @@ use visiond_frames::timestamp::{Instant as Marks, Timestamp};
 use visiond_kernels::buffer::Memory;
 use visiond_kernels::color::ColorDescription;
 use visiond_kernels::frame::{FrameLayout, PixelFormat};
+use visiond_kernels::view::Orientation;
 use visiond_message::testing::door_message as message;
 use visiond_message::{BoxMessage, TrackMessage, TrackMessageState};
 use visiond_system::testing::{TinyDisk, finishes, hang, make_fifo, wait_until};
@@ -66,7 +67,7 @@ fn the_newest_pictures_are_kept_also_over_a_restart_and_beside_other_cameras() {
             Annotator::start(&AnnotateConfig { keep: 3, format, ..config(&directory) }, "door", IfUnusable::Retry)
                 .unwrap();
         for sequence in range {
-            annotator.offer_wait(frame(&pool, sequence), message(sequence, 1));
+            annotator.offer_wait(frame(&pool, sequence), Orientation::UPRIGHT, message(sequence, 1));
         }
         annotator.close(hang());
     }
@@ -86,7 +87,11 @@ fn only_what_is_asked_for_is_drawn() {
     let asked = AnnotateConfig { every: 4, on_detection: true, ..config(folder.path()) };
     let annotator = Annotator::start(&asked, "door", IfUnusable::Retry).unwrap();
     for sequence in 0..10 {
-        annotator.offer_wait(frame(&pool, sequence), message(sequence, usize::from(sequence == 6)));
+        annotator.offer_wait(
+            frame(&pool, sequence),
+            Orientation::UPRIGHT,
+            message(sequence, usize::from(sequence == 6)),
+        );
     }
     assert_eq!(annotator.close(hang()), AnnotateCounts { written: 4, dropped_busy: 0, failed: 0, outage: None });
     assert_eq!(
@@ -113,7 +118,7 @@ fn an_object_has_a_tail_of_the_frames_that_were_not_drawn_too() {
     let asked = AnnotateConfig { every: 12, format: PictureFormat::Png, ..config(folder.path()) };
     let annotator = Annotator::start(&asked, "door", IfUnusable::Retry).unwrap();
     for sequence in 0..13 {
-        annotator.offer_wait(frame(&pool, sequence), moving(sequence));
+        annotator.offer_wait(frame(&pool, sequence), Orientation::UPRIGHT, moving(sequence));
     }
     annotator.close(hang());
     assert_eq!(names(folder.path()), ["door-00000000.png", "door-00000012.png"]);
@@ -139,7 +144,7 @@ fn a_busy_drawer_drops_frames_by_count_and_gives_their_buffers_back() {
     let mut offered = 0;
     while annotator.counts().dropped_busy < 20 {
         // The pool of four hang runs dry: one waits, one is being converted.
-        annotator.offer(frame(&pool, offered), message(offered, 1));
+        annotator.offer(frame(&pool, offered), Orientation::UPRIGHT, message(offered, 1));
         offered += 1;
     }
     let counts = annotator.close(hang());
@@ -168,24 +173,24 @@ fn models_that_finish_at_once_lose_no_image_to_each_other() {
     let of_model =
         |topic: &str, sequence| Arc::new(Message { topic: topic.into(), ..message(sequence, 1).as_ref().clone() });
     for topic in ["door", "door/plates", "door/faces"] {
-        annotator.offer(frame(&pool, 7), of_model(topic, 7));
+        annotator.offer(frame(&pool, 7), Orientation::UPRIGHT, of_model(topic, 7));
     }
     assert_eq!(annotator.counts().dropped_busy, 0);
-    annotator.offer(frame(&pool, 8), of_model("door/plates", 8));
+    annotator.offer(frame(&pool, 8), Orientation::UPRIGHT, of_model("door/plates", 8));
     assert_eq!(annotator.counts().dropped_busy, 1, "one of each waits");
     annotator.slot.close();
     let order: Vec<_> =
-        std::iter::from_fn(|| annotator.slot.take()).map(|(_, message, _)| message.topic.to_string()).collect();
+        std::iter::from_fn(|| annotator.slot.take()).map(|((_, _, message, _), _)| message.topic.to_string()).collect();
     assert_eq!(order, ["door", "door/plates", "door/faces"]);
 }
 
 #[test]
 fn a_lane_that_waits_is_released_by_close() {
     let (pool, annotator) = (pool(), without_a_thread());
-    annotator.offer_wait(frame(&pool, 0), message(0, 1));
+    annotator.offer_wait(frame(&pool, 0), Orientation::UPRIGHT, message(0, 1));
     std::thread::scope(|scope| {
         let (second, annotator) = (frame(&pool, 1), &annotator);
-        let lane = scope.spawn(move || annotator.offer_wait(second, message(1, 1)));
+        let lane = scope.spawn(move || annotator.offer_wait(second, Orientation::UPRIGHT, message(1, 1)));
         wait_until("the lane", || annotator.offered.lock().first().is_some_and(|(_, frames)| *frames == 2));
         annotator.close(Instant::now());
         lane.join().unwrap();
@@ -213,7 +218,7 @@ fn a_folder_that_cannot_be_used_costs_pictures_until_it_can() {
     fs::remove_file(&directory).unwrap();
     let mut sequence = 0;
     wait_until("a picture", || {
-        annotator.offer_wait(frame(&pool, sequence), message(sequence, 1));
+        annotator.offer_wait(frame(&pool, sequence), Orientation::UPRIGHT, message(sequence, 1));
         sequence += 1;
         wait_until("the drawer", || annotator.counts().failed + annotator.counts().written == sequence);
         annotator.counts().written == 1
@@ -237,7 +242,7 @@ fn a_fifo_or_a_link_in_the_place_of_the_unfinished_picture_is_removed() {
         let annotator = finishes("the start", start);
         obstacle();
         let pool = pool();
-        annotator.offer_wait(frame(&pool, 0), message(0, 1));
+        annotator.offer_wait(frame(&pool, 0), Orientation::UPRIGHT, message(0, 1));
         wait_until("a picture", || annotator.counts().written == 1);
         assert_eq!(fs::read_to_string(&precious).unwrap(), "x");
     }
@@ -251,7 +256,7 @@ fn a_full_disk_loses_pictures_by_count_and_leaves_no_half_ones() {
     let pool = pool();
     let annotator = Annotator::start(&config(&directory), "door", IfUnusable::Retry).unwrap();
     for sequence in 0..3 {
-        annotator.offer_wait(frame(&pool, sequence), message(sequence, 1));
+        annotator.offer_wait(frame(&pool, sequence), Orientation::UPRIGHT, message(sequence, 1));
     }
     wait_until("the full disk", || annotator.counts().failed == 3);
     assert!(names(&directory).is_empty());
@@ -259,7 +264,7 @@ fn a_full_disk_loses_pictures_by_count_and_leaves_no_half_ones() {
     // The disk is tried again after a pause; images until then are lost.
     let mut sequence = 3;
     wait_until("a picture", || {
-        annotator.offer_wait(frame(&pool, sequence), message(sequence, 1));
+        annotator.offer_wait(frame(&pool, sequence), Orientation::UPRIGHT, message(sequence, 1));
         sequence += 1;
         wait_until("the drawer", || annotator.counts().failed + annotator.counts().written == sequence);
         annotator.counts().written == 1
@@ -269,4 +274,54 @@ fn a_full_disk_loses_pictures_by_count_and_leaves_no_half_ones() {
         AnnotateCounts { written: 1, dropped_busy: 0, failed: sequence - 1, outage: None }
     );
     assert_eq!(names(&directory), [format!("door-{:08}.jpg", sequence - 1)]);
+}
+
+#[test]
+fn a_frame_that_is_forgotten_is_not_stored() {
+    let folder = tempfile::tempdir().unwrap();
+    let pool = pool();
+    let asked = AnnotateConfig { format: PictureFormat::Png, ..config(folder.path()) };
+    let annotator = Annotator::start(&asked, "door", IfUnusable::Retry).unwrap();
+    let slot = Arc::clone(&annotator.slot);
+    // Whether it waits, is drawn or is about to be stored.
+    for sequence in 0..20 {
+        annotator.offer_wait(frame(&pool, sequence), Orientation::UPRIGHT, message(sequence, 1));
+        let before = names(folder.path());
+        assert!(annotator.forget(hang()));
+        let stored = names(folder.path());
+        annotator.offer_wait(frame(&pool, 100 + sequence), Orientation::UPRIGHT, message(100 + sequence, 1));
+        let newest = format!("door-{:08}.png", 100 + sequence);
+        wait_until("the next one", || names(folder.path()).contains(&newest));
+        let own = format!("door-{sequence:08}.png");
+        assert_eq!(stored.contains(&own), names(folder.path()).contains(&own), "{before:?}");
+    }
+    // A frame that was taken before is not stored after.
+    assert!(!slot.begin_storing(0));
+    let counts = annotator.close(hang());
+    assert_eq!((counts.written + counts.dropped_busy, counts.failed), (40, 0));
+}
+
+#[test]
+fn a_lane_that_waits_with_a_frame_does_not_store_it_after_all_were_forgotten() {
+    let (slot, pool) = (Arc::<Slot>::default(), pool());
+    let annotator = Annotator {
+        camera: "door".to_owned(),
+        every: 1,
+        on_detection: false,
+        offered: Mutex::default(),
+        trails: Mutex::default(),
+        counters: Arc::default(),
+        slot: Arc::clone(&slot),
+        thread: Mutex::default(),
+    };
+    annotator.offer_wait(frame(&pool, 0), Orientation::UPRIGHT, message(0, 1));
+    let annotator = Arc::new(annotator);
+    let (lane, late) = (Arc::clone(&annotator), frame(&pool, 1));
+    let lane = std::thread::spawn(move || lane.offer_wait(late, Orientation::UPRIGHT, message(1, 1)));
+    // It waits again, because the slot is full.
+    wait_until("the lane to wait", || slot.changed.notify_all() == 1);
+    assert!(annotator.forget(hang()));
+    finishes("the lane", move || lane.join().unwrap());
+    assert!(slot.state.lock().waiting.is_empty());
+    assert_eq!(annotator.counts().dropped_busy, 2);
 }

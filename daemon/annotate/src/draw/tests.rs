@@ -3,6 +3,8 @@
 use image::Rgb;
 use std::sync::Arc;
 
+use visiond_kernels::view::Orientation;
+
 use visiond_message::{KeypointMessage, LabelMessage, MessageModel, TrackMessage, TrackMessageState};
 
 use super::*;
@@ -570,7 +572,7 @@ fn tails_are_drawn_where_their_objects_were_on_a_picture_of_another_size() {
         message.monotonic_ns = u64::from(step) * 100_000_000;
         message.detections[0].bounds =
             Some(BoxMessage { x: 110.0 + 10.0 * step as f32, y: 10.0, width: 60.0, height: 40.0 });
-        trails.add(&message);
+        trails.add(&message, Orientation::UPRIGHT);
     }
     let mut picture = RgbImage::new(640, 480);
     draw_scaled(&mut picture, &message, &trails.tails(&message));

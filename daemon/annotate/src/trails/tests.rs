@@ -22,7 +22,7 @@ fn message(at_ms: u64, tracks: &[(u64, f32)]) -> Message {
 
 /// Adds a message, and returns the x and the age in milliseconds of each point of each tail.
 fn follow(trails: &mut Trails, message: &Message) -> Vec<Vec<(f32, u64)>> {
-    trails.add(message);
+    trails.add(message, Orientation::UPRIGHT);
     shown(&trails.tails(message))
 }
 
@@ -35,7 +35,7 @@ fn shown(tails: &Tails) -> Vec<Vec<(f32, u64)>> {
 fn a_tail_is_the_path_of_the_bottom_centre_over_the_last_two_seconds() {
     let mut trails = Trails::default();
     for at in 0..25 {
-        trails.add(&message(100 * at, &[(7, at as f32), (9, 50.0)]));
+        trails.add(&message(100 * at, &[(7, at as f32), (9, 50.0)]), Orientation::UPRIGHT);
     }
     let last = message(2500, &[(9, 50.0), (7, 25.0)]);
     let [still, moving] = follow(&mut trails, &last).try_into().unwrap();
@@ -44,10 +44,10 @@ fn a_tail_is_the_path_of_the_bottom_centre_over_the_last_two_seconds() {
     assert_eq!(trails.tails(&last).0[1][0], TailPoint { anchor: [0.25, 0.5], age: 0.0 });
     // One that is drawn again, and one that is drawn after a newer message has come.
     assert_eq!(follow(&mut trails, &last)[1], moving);
-    trails.add(&message(2600, &[(7, 26.0)]));
+    trails.add(&message(2600, &[(7, 26.0)]), Orientation::UPRIGHT);
     assert_eq!(shown(&trails.tails(&last))[1], moving[..20], "what is older than two seconds is forgotten");
     // A message that is too late adds no point.
-    trails.add(&message(2550, &[(7, 99.0)]));
+    trails.add(&message(2550, &[(7, 99.0)]), Orientation::UPRIGHT);
     assert_eq!(shown(&trails.tails(&message(2600, &[(7, 26.0)])))[0][..2], [(26.0, 0), (25.0, 100)]);
 }
 
@@ -109,7 +109,7 @@ fn a_path_has_two_seconds_at_every_frame_rate() {
     for pair in 0..200 {
         for second in 0..2 {
             frame.monotonic_ns = pair * SPACING_NS + second;
-            trails.add(&frame);
+            trails.add(&frame, Orientation::UPRIGHT);
         }
     }
     assert_eq!(trails.paths[&7].len(), MOST_POINTS);
@@ -132,7 +132,7 @@ fn a_hundred_thousand_tracks_take_the_memory_of_256() {
     assert_eq!(trails.paths.len(), 2);
     // New ones in each message, for an hour.
     for frame in 0..100_000_u64 {
-        trails.add(&message(2000 + 36 * frame, &[(1_000_000 + frame, 1.0), (5, 1.0)]));
+        trails.add(&message(2000 + 36 * frame, &[(1_000_000 + frame, 1.0), (5, 1.0)]), Orientation::UPRIGHT);
         assert!(trails.paths.len() <= MOST_TRACKS);
     }
     assert!(trails.paths.len() <= 2 + 1000 / 36, "{}", trails.paths.len());
@@ -147,7 +147,7 @@ proptest! {
         let mut trails = Trails::default();
         for (at_ms, tracks) in messages {
             let message = message(at_ms, &tracks);
-            trails.add(&message);
+            trails.add(&message, Orientation::UPRIGHT);
             for tail in &trails.tails(&message).0 {
                 prop_assert!(tail.len() <= MOST_POINTS && tail.iter().all(|point| (0.0..=1.0).contains(&point.age)));
                 prop_assert!(tail.windows(2).all(|pair| pair[0].age < pair[1].age));

@@ -18,6 +18,7 @@ use visiond_kernels::cuda::Device;
 
 use super::device::{MAX_MEMORY_PLANES, Node};
 use super::errors::unstarted;
+use super::quirks::Quirk;
 use super::stream::io_support::IoSupport;
 use super::stream::{BufferOrigin, IoRefusal, Stream};
 use crate::buffers::Buffers;
@@ -108,9 +109,16 @@ pub(super) fn choose(
     })
 }
 
+/// Returns the method to ask for instead of the configured one. Raw frames in buffers that a program `writes` to are copied once: such
+/// a program could otherwise change a frame while it is read, and undo its privacy masks. JPEG is always copied.
+pub(super) fn safe(writes: bool, is_jpeg: bool, configured: Option<IoMode>) -> Option<IoMode> {
+    if writes && !is_jpeg { Some(IoMode::Copy) } else { configured }
+}
+
 /// Returns the method that [`choose`] would probably choose, from what the driver claims. Tries nothing.
-pub fn likely(modes: IoSupport, is_jpeg: bool, buffers: &Buffers) -> Option<IoMode> {
-    let wanted = BufferRequest { lengths: [0; MAX_MEMORY_PLANES], memory_plane_count: 0, is_jpeg, io: None };
+pub fn likely(node: &Node, modes: IoSupport, is_jpeg: bool, buffers: &Buffers) -> Option<IoMode> {
+    let io = safe(node.has(Quirk::WrittenByPrograms), is_jpeg, None);
+    let wanted = BufferRequest { lengths: [0; MAX_MEMORY_PLANES], memory_plane_count: 0, is_jpeg, io };
     let has = |method: &IoMethod<'_>| match method.mode {
         IoMode::Userptr => modes.userptr != Some(false),
         IoMode::Mmap | IoMode::Copy => modes.mmap != Some(false),
@@ -219,6 +227,15 @@ mod tests {
         assert_eq!(ways(false, Some(IoMode::Userptr)), [ours]);
         assert_eq!(ways(false, Some(IoMode::Mmap)), ["MMAP mmap"]);
         assert_eq!(ways(false, Some(IoMode::Copy)), ["MMAP copy"]);
+    }
+
+    #[test]
+    fn a_raw_frame_that_another_program_can_change_is_copied_whatever_is_configured() {
+        for configured in [None, Some(IoMode::Userptr), Some(IoMode::Mmap), Some(IoMode::Copy)] {
+            assert_eq!(safe(true, false, configured), Some(IoMode::Copy));
+            assert_eq!((safe(true, true, configured), safe(false, false, configured)), (configured, configured));
+        }
+        assert_eq!(ways(false, safe(true, false, Some(IoMode::Mmap))), ["MMAP copy"]);
     }
 
     #[test]

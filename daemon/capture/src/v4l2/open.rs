@@ -129,16 +129,25 @@ impl OpenCamera {
 
     /// Gives the driver its buffers, and starts streaming.
     fn start(&self, negotiated: &NegotiatedFormat) -> Result<Streaming, SourceError> {
-        let Self { node, config, buffers, .. } = self;
+        let Self { node, config, label, buffers, .. } = self;
         let NegotiatedFormat { data, pix, format, fps } = negotiated;
+        let is_jpeg = matches!(data, FrameData::Jpeg(_));
+        let io = io_method::safe(node.has(Quirk::WrittenByPrograms), is_jpeg, config.io);
+        if io != config.io {
+            let unused = config.io.map(|io| format!("; `io = \"{}\"` is not used", io.name())).unwrap_or_default();
+            let path = node.path().display();
+            log::info!(
+                "{label}: copying each frame, because the program that writes to {path} could change it later{unused}"
+            );
+        }
         let wanted = BufferRequest {
             lengths: lengths(negotiated).map_err(|error| {
                 let device = node.path().display();
                 SourceError::permanent(format!("{device}: the driver describes its frames wrongly: {error}"))
             })?,
             memory_plane_count: pix.memory_count.min(MAX_MEMORY_PLANES),
-            is_jpeg: matches!(data, FrameData::Jpeg(_)),
-            io: config.io,
+            is_jpeg,
+            io,
         };
         capture_channel::check(node)?;
         let (stream, mode, io) = io_method::choose(node, &wanted, buffers)?;

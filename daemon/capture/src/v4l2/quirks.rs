@@ -25,6 +25,9 @@ pub enum Quirk {
     /// A module parameter chooses between CLOCK_MONOTONIC and CLOCK_REALTIME for timestamps. Their flags say CLOCK_MONOTONIC in
     /// both cases.
     StampsOfEitherClock,
+    /// The frames come from another program, which has the buffers mapped and can write to them at any time, also after the frame was
+    /// taken.
+    WrittenByPrograms,
     /// Timestamps are values of the machine's system counter at the start of the frame. Their flags say CLOCK_MONOTONIC and the
     /// end of the frame.
     StampsOfSystemCounter,
@@ -53,6 +56,9 @@ const TABLE: &[(&str, Quirk)] = &[
     (TEGRA, Quirk::StampsOfSystemCounter),
     // drivers/media/usb/uvc in Linux: uvc_driver.c, uvc_param_set_clock; uvc_queue.c, timestamp_flags of the queue.
     ("uvcvideo", Quirk::StampsOfEitherClock),
+    // https://github.com/v4l2loopback/v4l2loopback, v4l2loopback.c: vidioc_querycap, vm_ops and v4l2_loopback_mmap, which maps the same
+    // pages for the writer and for each reader.
+    ("v4l2 loopback", Quirk::WrittenByPrograms),
 ];
 
 pub fn has(driver: &str, quirk: Quirk) -> bool {
@@ -65,6 +71,7 @@ mod tests {
 
     #[test]
     fn a_driver_without_a_row_follows_v4l2() {
+        assert!(has("v4l2 loopback", Quirk::WrittenByPrograms) && !has("uvcvideo", Quirk::WrittenByPrograms));
         assert!(has("tegra-video", Quirk::RateByControl) && !has("uvcvideo", Quirk::RateByControl));
         for &(_, quirk) in TABLE {
             assert!(!["vivid", "tegra", ""].iter().any(|driver| has(driver, quirk)));

@@ -258,10 +258,14 @@ prop_compose! {
     }
 }
 
-fn view() -> impl Strategy<Value = (Option<Crop>, Option<u32>, Option<Flip>)> {
-    let pixels =
-        (0..8000_u32, 0..8000_u32, 2..8000_u32, 2..8000_u32).prop_map(|(x, y, w, h)| Crop::Pixels([x, y, w, h]));
-    let crop = prop_oneof![pixels, (0.001..=0.75, 0.5..=1.0).prop_map(|(w, h)| Crop::Fractions([0.25, 0.0, w, h]))];
+/// A crop with the size of its frame, if it is in pixels.
+type Part = (Crop, Option<[u32; 2]>);
+
+fn view() -> impl Strategy<Value = (Option<Part>, Option<u32>, Option<Flip>)> {
+    let pixels = (0..8000_u32, 0..8000_u32, 2..8000_u32, 2..8000_u32, 0..99_u32);
+    let pixels = pixels.prop_map(|(x, y, w, h, more)| (Crop::Pixels([x, y, w, h]), Some([x + w + more, y + h])));
+    let fractions = (0.001..=0.75, 0.5..=1.0).prop_map(|(w, h)| (Crop::Fractions([0.25, 0.0, w, h]), None));
+    let crop = prop_oneof![pixels, fractions];
     (of(crop), of(select(vec![90, 180, 270])), of(select(vec![Flip::Horizontal, Flip::Vertical])))
 }
 
@@ -277,13 +281,10 @@ prop_compose! {
         if source.is_lossless() {
             models.iter_mut().for_each(|model| model.max_fps = None);
         }
-        // Outside of a frame whose size is known, it would be refused.
-        let crop = crop.filter(|_| {
-            !matches!(source, SourceConfig::V4l2(_) | SourceConfig::Command(_) | SourceConfig::Pattern(_))
-        });
+        let (crop, crop_frame_size) = crop.map_or((None, None), |(crop, size)| (Some(crop), size));
         let camera = CameraConfig {
-            name: String::new(), model: None, models, group, group_timeout, enabled, max_fps, crop, rotate, flip, source, annotate, track, smooth,
-            privacy, ignore,
+            name: String::new(), model: None, models, group, group_timeout, enabled, max_fps, crop, crop_frame_size, rotate, flip, source,
+            annotate, track, smooth, privacy, ignore,
         };
         (model, camera)
     }

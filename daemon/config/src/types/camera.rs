@@ -42,10 +42,13 @@ section! {
         /// Maximum frames per second for its models; further frames are skipped, which counts as the drop cause "skipped".
         /// Without it, every frame. Only for sources that do not wait for the model.
         max_fps: Option<f64> as real(0.001..=1000.0) => optional("5"),
-        /// The part of the frame that the model sees: x, y, width, height. Whole numbers are pixels; with a decimal point, they are
-        /// fractions of the frame's width and height. Its edges move outwards to even pixels. `crop`, `rotate` and `flip` apply in
+        /// The part of the frame that the model sees: x, y, width, height. Whole numbers are pixels of a frame of `crop_frame_size`;
+        /// with a decimal point, they are fractions of the frame's width and height. Its edges move outwards to even pixels. `crop`, `rotate` and `flip` apply in
         /// this order, and coordinates in messages remain those of the whole, unturned frame.
         crop: Option<Crop> as crop() => optional("[0.25, 0.0, 0.5, 1.0]"),
+        /// Width and height of the frame that a `crop` in pixels is meant for, here or in `models`; required with it. The same part is
+        /// used of a frame of another size.
+        crop_frame_size: Option<[u32; 2]> as frame_size() => optional("[1920, 1080]"),
         /// Degrees by which the model sees the frame turned clockwise, for a camera that is mounted on its side or upside down.
         rotate: Option<u32> as choice(&[90, 180, 270]) => optional("90"),
         /// Mirror the frame for the model: "horizontal" swaps left and right, "vertical" swaps top and bottom.
@@ -76,13 +79,19 @@ impl CameraConfig {
     pub fn view(&self) -> ViewSpec {
         let turned = Orientation::UPRIGHT.turned(self.rotate.unwrap_or(0) / 90);
         let orientation = self.flip.map_or(turned, |flip| turned.flipped(flip));
-        ViewSpec { crop: self.crop, orientation, tiling: None }
+        ViewSpec { crop: self.crop.map(|crop| self.in_fractions(crop)), orientation, tiling: None }
     }
 
     /// Returns how one of the camera's models sees its frames.
     pub fn view_of(&self, model: &CameraModelConfig) -> ViewSpec {
         let tiling = model.tiles.as_ref().and_then(TilesConfig::tiling);
-        ViewSpec { crop: model.crop.or(self.crop), tiling, ..self.view() }
+        let crop = model.crop.or(self.crop).map(|crop| self.in_fractions(crop));
+        ViewSpec { crop, tiling, ..self.view() }
+    }
+
+    /// Returns a part of frames of any size.
+    fn in_fractions(&self, crop: Crop) -> Crop {
+        self.crop_frame_size.map_or(crop, |[width, height]| crop.in_fractions((width, height)))
     }
 }
 

@@ -471,3 +471,52 @@ fn who_gets_pictures_as_they_come_sees_where_an_object_came_from() {
     }
     wait_until("every buffer", || pool.take().is_some());
 }
+
+#[test]
+fn a_change_of_masks_takes_every_earlier_frame_and_picture_away() {
+    let live = Live::new();
+    live.set_max_fps(1e6);
+    let (view, pool) = (live.view("door"), pool(4));
+    let picture = |taken: &TakenFrame| Picture {
+        jpeg: Bytes::new(),
+        sequence: Some(taken.frame.sequence),
+        made: Instant::now(),
+        mask_changes: taken.mask_changes,
+    };
+    // Without a call of `watch`, there is no thread of the encoder: the test takes the frames.
+    let mut watch = Watch {
+        pictures: view.newest(PictureStream::Shown).of(false).subscribe(),
+        view: Arc::clone(&view),
+        stream: PictureStream::Shown,
+    };
+    let wanted = |sequence| {
+        view.request_frame(&view.state.lock(), PictureStream::Shown);
+        wait_until("a frame to be wanted", || view.wanted());
+        offer(&view, &pool, sequence);
+    };
+    // One image is there, and the next frame waits.
+    wanted(1);
+    let taken = view.take().unwrap();
+    view.show(&taken.plain, false, picture(&taken));
+    view.done();
+    drop(taken);
+    wanted(2);
+    view.change_masks();
+    assert!(view.take().is_none(), "it waited");
+    assert!(watch.pictures.borrow_and_update().is_none(), "the newest image");
+    // A frame is being encoded.
+    wanted(3);
+    let taken = view.take().unwrap();
+    view.change_masks();
+    view.show(&taken.plain, false, picture(&taken));
+    view.done();
+    assert!(watch.pictures.borrow_and_update().is_none(), "its image is dropped");
+    drop(taken);
+    wanted(4);
+    let taken = view.take().unwrap();
+    view.show(&taken.plain, false, picture(&taken));
+    view.done();
+    drop(taken);
+    assert_eq!(block_on(watch.next()).unwrap().sequence, Some(4));
+    assert!(all_back(&pool, 4));
+}

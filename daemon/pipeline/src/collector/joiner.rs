@@ -130,6 +130,14 @@ impl Joiner {
         self.publish(|_, _, _| true);
     }
 
+    /// Drops the results of all frames that wait, because the camera's privacy masks have changed.
+    pub fn forget(&self) {
+        let groups = std::mem::take(&mut self.state.lock().groups);
+        for (_, result) in groups.into_iter().flat_map(|group| group.results) {
+            self.metrics.count_dropped_by(&result.model.name, DropCause::Unmasked, 1);
+        }
+    }
+
     fn publish(&self, is_due: impl Fn(&Group, &JoinerState, u64) -> bool) {
         let mut state = self.state.lock();
         let now_ns = self.outlet.clock.monotonic_ns();

@@ -5,12 +5,15 @@
 use std::sync::atomic::AtomicBool;
 
 use visiond_capture::source::{Next, Source, SourceError};
+use visiond_engine::detector::{Detection, RunId, RunTimings};
 use visiond_frames::frame::FramePool;
+use visiond_kernels::frame::FrameView;
 use visiond_message::Message;
 use visiond_system::testing::{HANG, hang, wait_until};
 
 use super::*;
 use crate::lane::testing::{self, Act, Fake};
+use crate::model_runner::{ModelRunner, RunError};
 
 /// Frames until it is told what else to do.
 struct Steady {
@@ -63,6 +66,7 @@ fn starts(name: &str, orders: &Arc<Orders>) -> CameraSpec {
     CameraSpec {
         name: name.into(),
         open: Some(Box::new(open)),
+        changes_masks: false,
         preview: None,
         max_fps: None,
         delivery: Delivery::Lossless,
@@ -79,6 +83,7 @@ fn stays(name: &str) -> CameraSpec {
     CameraSpec {
         name: name.into(),
         open: None,
+        changes_masks: false,
         preview: None,
         max_fps: None,
         delivery: Delivery::Lossless,
@@ -313,4 +318,68 @@ fn a_frame_that_waits_when_its_camera_is_removed_is_dropped_by_overload() {
     stop.raise();
     pipeline.halt();
     assert!(pipeline.join(hang()));
+}
+
+/// A model whose first run ends when the test allows it.
+struct Held {
+    model: Fake,
+    is_held: Arc<AtomicBool>,
+    waits: Arc<AtomicBool>,
+}
+
+impl ModelRunner for Held {
+    fn batch(&self) -> usize {
+        self.model.batch()
+    }
+
+    fn max_in_flight(&self) -> usize {
+        self.model.max_in_flight()
+    }
+
+    fn begin(&mut self, frames: &[FrameView<'_>]) -> Result<RunId, RunError> {
+        self.model.begin(frames)
+    }
+
+    fn finish(&mut self, run_id: RunId) -> Result<RunTimings, RunError> {
+        while self.is_held.load(Ordering::SeqCst) {
+            self.waits.store(true, Ordering::SeqCst);
+            thread::sleep(Duration::from_millis(1));
+        }
+        self.model.finish(run_id)
+    }
+
+    fn detections(&mut self, run_id: RunId, slot: usize, out: &mut Vec<Detection>) -> Result<(), RunError> {
+        self.model.detections(run_id, slot, out)
+    }
+}
+
+#[test]
+fn a_run_in_flight_publishes_nothing_once_its_cameras_privacy_masks_have_changed() {
+    for changes_masks in [false, true] {
+        let (publish, messages) = testing::message_channel();
+        let stop = Stop::new().unwrap();
+        let live = visiond_live::Live::new();
+        let context =
+            PipelineContext { publish, live, messages: None, retry_policy: RetryPolicy::default(), stop: stop.clone() };
+        let (is_held, waits) = (Arc::new(AtomicBool::new(true)), Arc::default());
+        let model = Fake::new(1, 1, |_| Act::See);
+        let held = Held { model, is_held: Arc::clone(&is_held), waits: Arc::clone(&waits) };
+        let mut spec = lane(true, vec![starts("a", &Arc::default())]);
+        spec.lanes[0].new_model.as_mut().unwrap().runner = Some(Box::new(held));
+        let mut pipeline = Pipeline::start(spec, context).unwrap();
+        let camera = Arc::clone(&pipeline.lanes()[0].cameras[0]);
+        wait_until("a run in flight", || waits.load(Ordering::SeqCst));
+        let hold = pipeline.hold().unwrap();
+        let again = CameraSpec { changes_masks, ..starts("a", &Arc::default()) };
+        pipeline.change(lane(false, vec![again])).unwrap();
+        drop(hold);
+        is_held.store(false, Ordering::SeqCst);
+        let first = messages.recv_timeout(HANG).unwrap().sequence;
+        assert_eq!(first > 0, changes_masks, "frame 0 was captured before the change");
+        let unmasked = camera.snapshot().dropped[DropCause::Unmasked as usize];
+        assert_eq!(unmasked, u64::from(changes_masks));
+        stop.raise();
+        pipeline.halt();
+        assert!(pipeline.join(hang()));
+    }
 }

@@ -39,8 +39,13 @@ const LONGEST_SCAN: Duration = Duration::from_secs(60);
 /// How long to wait for a camera's next frame, to publish it as a snapshot.
 const NEXT_FRAME: Duration = Duration::from_secs(5);
 
-/// Cameras with their snapshots as JPEG, ready to be published.
-type Snapshots = Vec<(Arc<str>, Bytes)>;
+/// A snapshot, ready to be published.
+struct Snapshot {
+    camera: Arc<str>,
+    jpeg: Bytes,
+    /// See [`Picture::mask_changes`](visiond_live::Picture::mask_changes).
+    mask_changes: u64,
+}
 
 /// The cameras that this sink publishes.
 pub struct RetainedCameras {
@@ -57,7 +62,7 @@ pub struct RetainedCameras {
     stale: bool,
     /// When each camera's next snapshot is due.
     next_snapshots: BTreeMap<Arc<str>, Instant>,
-    snapshots: Arc<Mutex<Snapshots>>,
+    snapshots: Arc<Mutex<Vec<Snapshot>>>,
     retained_scan: RetainedScan,
     /// Topics that the broker retains, to be cleared, and their bytes.
     to_clear: BTreeSet<String>,
@@ -78,6 +83,8 @@ struct Known {
     /// Discovery topics that the broker retained: with ids of the first form, or with distinct ids while `ids` is undecided.
     discovery_topics: BTreeSet<String>,
     tracker: StateTracker,
+    /// How often its privacy masks had changed when its snapshot was last cleared for that.
+    mask_changes: u64,
 }
 
 /// The search for messages that the broker retained for cameras that are gone, to clear them.
@@ -146,9 +153,12 @@ impl RetainedCameras {
             return;
         }
         let snapshots = std::mem::take(&mut *self.snapshots.lock());
-        for (camera, jpeg) in snapshots {
-            // A snapshot may arrive after snapshots were switched off.
-            if self.known.contains_key(&camera) && !self.config.snapshot_interval.is_zero() {
+        for Snapshot { camera, jpeg, mask_changes } in snapshots {
+            // A snapshot may arrive after snapshots were switched off, or after the privacy masks have changed.
+            let is_current = |known: &Known| {
+                known.mask_changes == mask_changes && self.live.view(&camera).mask_changes() == mask_changes
+            };
+            if self.known.get(&camera).is_some_and(is_current) && !self.config.snapshot_interval.is_zero() {
                 let publish = self.retained(self.topics.snapshot(&camera), jpeg, "image/jpeg");
                 session.publish(publish);
             }
@@ -332,9 +342,11 @@ impl RetainedCameras {
     fn camera(&mut self, session: &mut MqttSession, of: &CameraLanes<'_>, now: Instant) {
         let (camera, name, models) = (of.camera, &of.camera.name, of.models());
         let values: Vec<_> = of.lanes.iter().map(|lane| lane.values()).collect();
+        let view = self.live.view(name);
+        let mask_changes = view.mask_changes();
         let known = self.known.entry(Arc::clone(name)).or_insert_with(|| {
             self.stale = true;
-            Known::default()
+            Known { mask_changes, ..Known::default() }
         });
         let is_grouped = camera.is_grouped();
         if *known.models != *models || known.values != values || known.is_grouped != is_grouped {
@@ -345,6 +357,15 @@ impl RetainedCameras {
             for topic in before.into_iter().filter(|topic| self.config.retain && !after.contains(topic)) {
                 session.publish(Publish::retained(topic, Bytes::new(), STATE_QOS, Some(JSON)));
             }
+        }
+        // The broker retains a snapshot and detections of frames with the old masks.
+        if std::mem::replace(&mut known.mask_changes, mask_changes) != mask_changes {
+            let snapshot = Some(self.topics.snapshot(name)).filter(|_| !self.config.snapshot_interval.is_zero());
+            let detections = known.detections(&self.topics, name);
+            for topic in snapshot.into_iter().chain(detections.into_iter().filter(|_| self.config.retain)) {
+                session.publish(Publish::retained(topic, Bytes::new(), STATE_QOS, Some(JSON)));
+            }
+            self.next_snapshots.remove(name);
         }
         let status = CameraStatus { model: known.models.to_string(), ..camera.status() };
         let newest = self.live.messages().latest_of(name);
@@ -361,14 +382,15 @@ impl RetainedCameras {
         let is_due = self.next_snapshots.get(name).is_none_or(|next| now >= *next);
         if is_due && !interval.is_zero() && camera.phase() == Phase::Streaming {
             self.next_snapshots.insert(Arc::clone(name), now + interval);
-            let (view, snapshots, name) = (self.live.view(name), Arc::clone(&self.snapshots), Arc::clone(name));
+            let (snapshots, camera) = (Arc::clone(&self.snapshots), Arc::clone(name));
             let overlay = self.config.snapshot_overlay;
             // Use the model's frames, because a preview is for viewers. Give up before the next snapshot is due, so that each
             // camera has at most one request.
             tokio::spawn(async move {
                 // Without a frame there is no snapshot; the camera's state says why.
                 if let Ok(picture) = view.jpeg(PictureStream::Model, overlay, NEXT_FRAME.min(interval)).await {
-                    snapshots.lock().push((name, picture.jpeg.clone()));
+                    let (jpeg, mask_changes) = (picture.jpeg.clone(), picture.mask_changes);
+                    snapshots.lock().push(Snapshot { camera, jpeg, mask_changes });
                 }
             });
         }
@@ -540,6 +562,10 @@ mod tests {
         }
     }
 
+    fn snapshot(camera: &str, jpeg: &'static [u8], mask_changes: u64) -> Snapshot {
+        Snapshot { camera: camera.into(), jpeg: Bytes::from_static(jpeg), mask_changes }
+    }
+
     /// The topics without their common prefix.
     fn topics_of(said: &[(String, String)]) -> Vec<&str> {
         let short = |topic: &'_ str| topic.rsplit_once("gate/").map_or(topic.len(), |(before, _)| before.len() + 5);
@@ -606,8 +632,8 @@ mod tests {
             // It ends the search for retained messages.
             assert_eq!(bench.tick(start + 3 * SECOND).await, [("unsubscribe".to_owned(), filters)]);
             assert_eq!(due(&bench), Some(start + 7 * SECOND));
-            let pictures = ["door", "gone"].map(|name| (name.into(), Bytes::from_static(b"jpeg")));
-            bench.cameras.snapshots.lock().extend(pictures);
+            let snapshots = ["door", "gone"].map(|name| snapshot(name, b"jpeg", 0));
+            bench.cameras.snapshots.lock().extend(snapshots);
             let said = bench.tick(start + 7 * SECOND).await;
             assert_eq!(said[0], ("visiond/gate/cameras/door/snapshot".to_owned(), "jpeg".to_owned()));
             assert!(!topics_of(&said).contains(&"cameras/gone/snapshot"));
@@ -692,7 +718,7 @@ mod tests {
             bench.tick(start).await;
             let off = MqttSinkConfig { retain: false, snapshot_interval: Duration::ZERO, ..everything() };
             bench.cameras.configure(&SinkConfig::default(), &off, &bench.context, &bench.topics);
-            bench.cameras.snapshots.lock().push(("door".into(), Bytes::from_static(b"late")));
+            bench.cameras.snapshots.lock().push(snapshot("door", b"late", 0));
             let said = bench.tick(start).await;
             let cleared = ["door_snapshot/config", "cameras/door/detections", "cameras/door/snapshot"];
             assert_eq!(topics_of(&said), cleared, "{said:?}");
@@ -701,6 +727,30 @@ mod tests {
             let said = bench.said().await;
             assert_eq!((topics_of(&said)[0], said.len()), ("cameras/door/state", 5), "{said:?}");
             assert!(said.iter().all(|(_, payload)| payload.is_empty()), "{said:?}");
+        });
+    }
+
+    #[test]
+    fn a_snapshot_is_cleared_and_made_again_once_the_privacy_masks_have_changed() {
+        run(async {
+            let mut bench = Bench::new(&SinkConfig::default(), &everything());
+            let door = Arc::new(CameraMetrics::new("door".into()));
+            door.enter(Phase::Streaming);
+            bench.run("objects", &[&door]);
+            let start = Instant::now();
+            bench.tick(start).await;
+            let due = bench.cameras.next_snapshots["door"];
+            bench.context.live.change_masks("door");
+            // It was made before the change, and nobody has seen it yet.
+            bench.cameras.snapshots.lock().push(snapshot("door", b"old", 0));
+            let said = bench.tick(start + SECOND).await;
+            assert_eq!(topics_of(&said), ["cameras/door/snapshot", "cameras/door/detections"]);
+            assert!(said.iter().all(|(_, payload)| payload.is_empty()), "{said:?}");
+            assert_ne!(bench.cameras.next_snapshots["door"], due, "the next one is asked for at once");
+            bench.cameras.snapshots.lock().extend([snapshot("door", b"late", 0), snapshot("door", b"new", 1)]);
+            let said = bench.tick(start + SECOND).await;
+            assert_eq!(said, [("visiond/gate/cameras/door/snapshot".to_owned(), "new".to_owned())]);
+            assert_eq!(bench.tick(start + SECOND).await, []);
         });
     }
 

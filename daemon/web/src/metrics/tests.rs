@@ -136,10 +136,10 @@ where
 
 #[test]
 fn every_counter_of_the_status_has_a_metric() {
-    // Detections are counted by label, and the size is a label.
+    // Detections are counted by label, the size is a label, and the turn is a setting.
     assert_has_metrics(
         |part: CameraStatus| render(&StatusReport { cameras: vec![part], ..StatusReport::default() }),
-        &["detections", "width", "height"],
+        &["detections", "width", "height", "rotate"],
     );
     assert_has_metrics(
         |part: ModelStatus| render(&StatusReport { models: vec![part], ..StatusReport::default() }),

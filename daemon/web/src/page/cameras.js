@@ -136,7 +136,9 @@ export class Cameras {
   }
 
   #update(camera) {
-    this.#tiles.get(camera.name).screen.streaming = camera.phase === 'streaming';
+    const { screen } = this.#tiles.get(camera.name);
+    screen.streaming = camera.phase === 'streaming';
+    screen.turn(camera);
   }
 
   /** Shows the tiles of the cameras that pass the filter. A hidden one is not in sight, so nothing requests its picture. */

@@ -41,6 +41,32 @@ export function fitting(canvas, width, height) {
   return { scale, left: (canvas.width - width * scale) / 2, top: (canvas.height - height * scale) / 2 };
 }
 
+/** Returns a message in the pixels of a picture that is turned clockwise, then mirrored. */
+export function turned(message, { rotate, flip }) {
+  if (!rotate && !flip) return message;
+  let { width, height } = message.frame;
+  if (rotate % 180) [width, height] = [height, width];
+  const at = (x, y) => {
+    const [left, top] = [[x, y], [width - y, x], [width - x, height - y], [y, height - x]][rotate / 90];
+    return [flip === 'horizontal' ? width - left : left, flip === 'vertical' ? height - top : top];
+  };
+  const detections = message.detections.map(({ ...each }) => {
+    const { box, oriented, keypoints, segments } = each;
+    if (box) {
+      const [[a, b], [c, d]] = [at(box.x, box.y), at(box.x + box.width, box.y + box.height)];
+      each.box = { x: Math.min(a, c), y: Math.min(b, d), width: Math.abs(a - c), height: Math.abs(b - d) };
+    }
+    if (oriented) each.oriented = { corners: oriented.corners.map((corner) => at(...corner)) };
+    each.keypoints = keypoints?.map(({ x, y, score }) => {
+      [x, y] = at(x, y);
+      return { x, y, score };
+    });
+    each.segments = segments?.map((ring) => ring.flatMap((x, i) => (i % 2 ? [] : at(x, ring[i + 1]))));
+    return each;
+  });
+  return { ...message, frame: { width, height }, detections };
+}
+
 /** Pictures narrower than this, in pixels of the page, have boxes without labels. */
 const LABELS_FROM = 300;
 /** In pictures narrower than this, as on a phone, labels are smaller and stay off what is in the boxes. */

@@ -5,7 +5,7 @@
 // The stream's messages are kept for a while and matched to pictures by sequence number.
 
 import { element } from './dom.js';
-import { fitting, drawDetections } from './overlay.js';
+import { fitting, drawDetections, turned } from './overlay.js';
 
 /** Requests for pictures at a time. */
 const SLOTS = 4;
@@ -29,6 +29,8 @@ export class Screen {
   seen = () => {};
   underWay = false;
   next = 0;
+  /** How pictures are turned. */
+  #turn = { rotate: 0, flip: null };
   #canvases = new Map();
   #picture = null;
   /** By model, so that a fast one does not push out those of a slow one. */
@@ -70,10 +72,16 @@ export class Screen {
     return newest.reduce((a, b) => (a && a.sequence >= b.sequence ? a : b), null);
   }
 
+  /** Takes the turn of the pictures from the camera's status. */
+  turn(camera) {
+    if (this.#turn.rotate !== camera.rotate || this.#turn.flip !== camera.flip) this.forget();
+    this.#turn = camera;
+  }
+
   message(message) {
     const messages = this.#messages.get(message.model.name) ?? [];
     this.#messages.set(message.model.name, messages);
-    messages.push(message);
+    messages.push(turned(message, this.#turn));
     if (messages.length > MOST_MESSAGES) messages.shift();
     if (this.#waiting && message.sequence >= this.#waiting.sequence) this.#take();
     // Without a picture, the boxes are drawn alone. Another model's may come after its picture is shown.

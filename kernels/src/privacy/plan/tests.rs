@@ -166,6 +166,80 @@ fn a_block_of_a_mosaic_has_its_mean_and_a_colour_covers_it() {
 }
 
 #[test]
+fn nothing_below_a_colour_shows_in_the_mean_of_a_mosaic() {
+    let half = [[0.0, 0.0], [0.5, 0.0], [0.5, 1.0], [0.0, 1.0]];
+    for format in [PixelFormat::Grey, PixelFormat::Nv12, PixelFormat::Yuyv, PixelFormat::Bgr] {
+        let layout = FrameLayout::packed(format, 80, 40, ColorDescription::JPEG).unwrap();
+        let masks = [mask(&WHOLE, Fill::Mosaic), mask(&half, Fill::Color([0; 3]))];
+        let blanked = |below: u8| {
+            // The left half differs, and the right half is the same.
+            let mut bytes = noise(&layout);
+            for (x, y) in (0..40).flat_map(|x| (0..40).map(move |y| (x, y))) {
+                places(format, x, y).into_iter().for_each(|place| bytes[byte_at(&layout, place)] = below);
+            }
+            assert!(MaskPlan::new(&masks, &layout).apply(&mut bytes));
+            bytes
+        };
+        assert_eq!(blanked(0), blanked(255), "{format}");
+    }
+}
+
+#[test]
+fn a_later_colour_covers_an_earlier_one_and_no_byte_is_written_twice() {
+    let layout = FrameLayout::packed(PixelFormat::Nv12, 64, 32, ColorDescription::JPEG).unwrap();
+    let left = [[0.0, 0.0], [0.6, 0.1], [0.5, 1.0]];
+    let masks = [mask(&WHOLE, Fill::Color([255; 3])), mask(&left, Fill::Mosaic), mask(&left, Fill::Color([0; 3]))];
+    let plan = MaskPlan::new(&masks, &layout);
+    let runs = plan.runs.iter().map(|run| run.start..run.start + run.bytes.len());
+    let blocks = plan.bands.iter().flat_map(|band| &band.masked);
+    let mut written = vec![0; layout.size_bytes()];
+    runs.chain(blocks.map(|(start, bytes)| start + bytes.start..start + bytes.end))
+        .flatten()
+        .for_each(|at| written[at] += 1);
+    assert!(written.iter().all(|&count| count == 1));
+    let (mut plan, mut bytes) = (plan, noise(&layout));
+    assert!(plan.apply(&mut bytes));
+    assert_eq!([bytes[64 * 8 + 8], bytes[63]], [0, 255]);
+}
+
+#[test]
+fn no_block_at_an_edge_is_thin() {
+    for length in 1..400_usize {
+        for side in [4, 8, 48] {
+            let edges: Vec<_> = edges(length, side).collect();
+            assert_eq!((edges[0], edges[edges.len() - 1]), (0, length));
+            let lengths = edges.windows(2).map(|block| block[1] - block[0]);
+            assert!(lengths.clone().rev().skip(1).all(|length| length == side));
+            assert!(lengths.last().is_some_and(|last| length < side || (side / 2..side + side / 2).contains(&last)));
+        }
+    }
+    // 81 pixels have blocks of 4 and one of 5.
+    let layout = FrameLayout::packed(PixelFormat::Grey, 81, 4, ColorDescription::JPEG).unwrap();
+    let mut bytes = vec![0; layout.size_bytes()];
+    (0..4).for_each(|row| bytes[row * 81 + 80] = 255);
+    assert!(MaskPlan::new(&[mask(&WHOLE, Fill::Mosaic)], &layout).apply(&mut bytes));
+    assert_eq!(bytes[76..81], [51; 5]);
+}
+
+#[test]
+fn a_mosaic_is_made_of_eight_rows_of_a_block_and_two_mosaics_are_one() {
+    let layout = FrameLayout::packed(PixelFormat::Grey, 1920, 96, ColorDescription::JPEG).unwrap();
+    let of = |masks: &[PrivacyMask], bytes: &[u8]| {
+        let mut bytes = bytes.to_vec();
+        assert!(MaskPlan::new(masks, &layout).apply(&mut bytes));
+        bytes
+    };
+    // Each row of a block of 48 has its number: the mean of rows 0, 6 and so on to 42 is 21.
+    let numbered: Vec<u8> = (0..96).flat_map(|row| [(row % 48) as u8; 1920]).collect();
+    assert!(of(&[mask(&WHOLE, Fill::Mosaic)], &numbered).iter().all(|&byte| byte == 21));
+    let (left, right) =
+        ([[0.0, 0.0], [0.6, 0.0], [0.6, 1.0], [0.0, 1.0]], [[0.4, 0.0], [1.0, 0.0], [1.0, 1.0], [0.4, 1.0]]);
+    let two = [mask(&left, Fill::Mosaic), mask(&right, Fill::Mosaic)];
+    let bytes = noise(&layout);
+    assert_eq!(of(&two, &bytes), of(&[mask(&WHOLE, Fill::Mosaic)], &bytes));
+}
+
+#[test]
 fn a_frame_that_is_too_short_is_left_alone() {
     let layout = FrameLayout::packed(PixelFormat::Nv12, 16, 16, ColorDescription::default()).unwrap();
     let mut bytes = vec![7; layout.size_bytes() - 1];

@@ -50,9 +50,9 @@ fn on_kernel(library: &Library, plan: &MaskPlan, bytes: &[u8], last_first: bool)
         allow(frame_at, frame_writes.len() as u64, frame_writes.as_mut_ptr());
         let (means, blank) =
             (library.get::<Run>(b"means_on_host\0").unwrap(), library.get::<Run>(b"blank_on_host\0").unwrap());
+        blank(&raw const colors, color_runs, last_first);
         means(&raw const mosaics, tiles, last_first);
         blank(&raw const mosaics, mosaic_runs, last_first);
-        blank(&raw const colors, color_runs, last_first);
         library.get::<unsafe extern "C" fn() -> u64>(b"fault_count\0").unwrap()()
     };
     assert_eq!(faults, 0, "the kernels read or write outside their memory");
@@ -66,6 +66,9 @@ fn the_kernels_write_the_same_bytes_as_the_cpu() {
         (vec![[0.1, 0.1], [0.6, 0.2], [0.4, 0.9]], Fill::Mosaic),
         (vec![[0.5, 0.5], [1.0, 0.4], [0.95, 1.0]], Fill::Color([200, 30, 90])),
         (vec![[0.0, 0.0], [0.2, 0.0], [0.0, 0.2]], Fill::Color([0, 0, 0])),
+        // A second mosaic in blocks of the first, and a colour over another.
+        (vec![[0.2, 0.1], [0.9, 0.15], [0.5, 1.0]], Fill::Mosaic),
+        (vec![[0.6, 0.5], [1.0, 0.6], [0.7, 1.0]], Fill::Color([0, 255, 0])),
     ];
     let masks: Vec<_> = areas.iter().map(|(corners, fill)| mask(corners, *fill)).collect();
     for (format, width, height) in [
@@ -83,7 +86,7 @@ fn the_kernels_write_the_same_bytes_as_the_cpu() {
         );
         let bytes = noise(&layout);
         for count in 0..=masks.len() {
-            let plan = MaskPlan::new(&masks[..count], &layout);
+            let mut plan = MaskPlan::new(&masks[..count], &layout);
             let mut expected = bytes.clone();
             assert!(plan.apply(&mut expected));
             for last_first in [false, true] {
