@@ -155,6 +155,18 @@ pub struct DetectionMessage {
     /// The track that it belongs to, if the camera tracks objects and this one has a track.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub track: Option<TrackMessage>,
+    /// Attributes of the object, from models on its crop.
+    #[serde(skip_serializing_if = "AttributesMessage::is_empty")]
+    pub attributes: AttributesMessage,
+    /// The embedding of the object, from a model on its crop.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub embedding: Option<EmbeddingMessage>,
+    /// Detections in the object, from models on its crop.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub detections: Vec<DetectionMessage>,
+    /// Name of the model that found this detection, if that is not the message's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub model: Option<Arc<str>>,
 }
 
 /// The track of a detection.
@@ -278,23 +290,30 @@ impl Message {
 impl Message {
     /// Returns the approximate length of its line in bytes without writing it. Costs a few nanoseconds for each detection.
     pub(crate) fn about_bytes(&self) -> usize {
-        let of_detection = |detection: &DetectionMessage| {
-            DETECTION_BYTES
-                + detection.track.map_or(0, |_| TRACK_BYTES)
-                + detection.keypoints.len() * KEYPOINT_BYTES
-                + mask_bytes(detection.segments.as_deref(), detection.mask.as_ref())
-        };
         let embedding = self.embedding.as_ref().map_or(0, EmbeddingMessage::about_bytes);
         let depth = self.depth.as_ref().map_or(0, DepthMessage::about_bytes);
-        MESSAGE_BYTES + self.detections.iter().map(of_detection).sum::<usize>() + embedding + depth
+        MESSAGE_BYTES + self.detections.iter().map(DetectionMessage::about_bytes).sum::<usize>() + embedding + depth
     }
 }
 
-/// The approximate bytes of JSON of a message without detections, of a detection, of its track, and of a keypoint.
+impl DetectionMessage {
+    fn about_bytes(&self) -> usize {
+        DETECTION_BYTES
+            + self.track.map_or(0, |_| TRACK_BYTES)
+            + self.keypoints.len() * KEYPOINT_BYTES
+            + mask_bytes(self.segments.as_deref(), self.mask.as_ref())
+            + self.attributes.0.len() * ATTRIBUTE_BYTES
+            + self.embedding.as_ref().map_or(0, EmbeddingMessage::about_bytes)
+            + self.detections.iter().map(Self::about_bytes).sum::<usize>()
+    }
+}
+
+/// The approximate bytes of JSON of a message without detections, of a detection, of its track, of a keypoint, and of an attribute.
 const MESSAGE_BYTES: usize = 500;
 const DETECTION_BYTES: usize = 160;
 const TRACK_BYTES: usize = 80;
 const KEYPOINT_BYTES: usize = 60;
+const ATTRIBUTE_BYTES: usize = 60;
 
 /// Returns the approximate bytes of a mask as JSON.
 pub fn mask_bytes(segments: Option<&[Vec<f32>]>, mask: Option<&MaskMessage>) -> usize {

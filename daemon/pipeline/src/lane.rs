@@ -1,7 +1,8 @@
 //! A lane: the thread of one model. It takes the newest frames of its cameras, runs the model on them, and passes the results
 //! to the cameras' collectors.
 //!
-//! A lane gives a frame back as soon as its run has begun, unless its camera has images to draw or a client that watches.
+//! A lane gives a frame back as soon as its run has begun, unless its camera has images to draw or a client that watches, or other
+//! models run on the model's detections: [`crate::cascade`].
 //! The lane sleeps on the mailbox and never spins. Other lanes and all cameras continue, whatever fails here:
 //! - A frame that fails is dropped.
 //! - A model that fails several times in a row is loaded again.
@@ -24,15 +25,18 @@ use visiond_engine::detector::{Detection, RunCounts, RunId, RunTimings};
 use visiond_frames::clock::Clock;
 use visiond_frames::frame::{Frame, FrameFacts};
 use visiond_message::Timings;
-use visiond_system::backoff::{Backoff, RateLimit};
+use visiond_system::backoff::Backoff;
 use visiond_system::exit::{Exit, ExitError};
 use visiond_system::logging::{self, Subject, events};
 use visiond_system::priority::wake_on_time;
 use visiond_system::stop::Stop;
 use visiond_telemetry::metrics::{Activity, DropCause, LaneMetrics};
 use visiond_telemetry::trace;
+use visiond_tracker::TrackReport;
 
+use crate::cascade::Cascade;
 use crate::collector::{CameraModel, Collector};
+use crate::complaints::Complaints;
 use crate::frame_rate::FrameRate;
 use crate::lane_result::{LaneResult, ModelFacts};
 use crate::mailbox::{Batch, Mailbox, TakeResult};
@@ -129,6 +133,8 @@ pub struct LaneModel {
     pub batch_wait: Duration,
     /// Loads it again.
     pub build: BuildRunner,
+    /// The models on its detections.
+    pub cascade: Cascade,
 }
 
 /// Hands another model to a lane.
@@ -155,7 +161,7 @@ impl ModelSwap {
 struct PendingFrame {
     camera: Arc<Collector>,
     facts: FrameFacts,
-    /// `None` once the run has begun, unless an image is made from the frame.
+    /// `None` once the run has begun, unless an image is made from the frame, or other models run on its detections.
     frame: Option<Arc<Frame>>,
     /// How long capture and queueing took.
     timings: Timings,
@@ -177,6 +183,10 @@ struct LaneState {
     /// Empty lists for the next runs.
     spare: Vec<VecDeque<PendingFrame>>,
     found: Vec<Detection>,
+    /// The track of each of `found`.
+    tracks: Vec<Option<TrackReport>>,
+    /// The models on the detections.
+    cascade: Cascade,
     /// The frames that the model takes.
     batch: Batch,
     pacer: RunPacer,
@@ -189,37 +199,6 @@ struct LaneState {
     complaints: Complaints,
 }
 
-/// Limits the error log: one error every 10 s. When rows contradict the card, only the first frame is logged until the
-/// contradiction changes.
-struct Complaints {
-    limit: RateLimit,
-    /// The contradiction that was logged last.
-    contradiction: Option<&'static str>,
-}
-
-impl Complaints {
-    fn new() -> Self {
-        Self { limit: RateLimit::new(Duration::from_secs(10)), contradiction: None }
-    }
-
-    /// Returns whether to log an error at `now`; if so, the number of errors held back since the last one.
-    fn pass(&mut self, error: &RunError, now: Instant) -> Option<u64> {
-        if error.contradiction.is_some() && error.contradiction == self.contradiction {
-            return None;
-        }
-        let passed = self.limit.pass(now);
-        if passed.is_some() && error.contradiction.is_some() {
-            self.contradiction = error.contradiction;
-        }
-        passed
-    }
-
-    /// Another model has other contradictions.
-    fn forget_model(&mut self) {
-        self.contradiction = None;
-    }
-}
-
 impl LaneState {
     fn new(max_in_flight: usize, eager: bool) -> Self {
         Self {
@@ -228,6 +207,8 @@ impl LaneState {
             in_flight: VecDeque::with_capacity(max_in_flight),
             spare: Vec::with_capacity(max_in_flight),
             found: Vec::new(),
+            tracks: Vec::new(),
+            cascade: Cascade::default(),
             batch: Batch { most: 1, wait: Duration::ZERO },
             pacer: RunPacer::new(max_in_flight, eager),
             counted: RunCounts::default(),
@@ -247,6 +228,7 @@ impl Lane {
         wake_on_time();
         let max_in_flight = model.runner.as_ref().map_or(1, |runner| runner.max_in_flight());
         let mut state = LaneState::new(max_in_flight, self.mailbox.has_lossless());
+        state.cascade = std::mem::take(&mut model.cascade);
         // After a panic, `state` may hold half a batch, which `discard` clears; everything else in `self` is atomic or
         // locked.
         while catch_unwind(AssertUnwindSafe(|| self.serve(&mut model, &mut state))).is_err() {
@@ -255,6 +237,7 @@ impl Lane {
             self.metrics.errors.add(1);
             // Dropping it waits for the GPU, which may still read the frames.
             model.runner = None;
+            state.cascade.unload();
             self.discard(&mut state);
         }
         self.metrics.enter(Activity::Ended);
@@ -272,7 +255,7 @@ impl Lane {
             state.batch = Batch { most: runner.batch(), wait: model.batch_wait };
             if let Some(reason) = state.lost.take() {
                 // Freeing memory of a lost CUDA context fails at best, and the process ends anyway.
-                std::mem::forget(model.runner.take());
+                std::mem::forget((model.runner.take(), std::mem::take(&mut state.cascade)));
                 self.give_up(reason, state);
                 return;
             }
@@ -332,7 +315,8 @@ impl Lane {
 
     /// Replaces the model if a reload has left another one; no run is in flight.
     fn swap_model(&self, model: &mut LaneModel, state: &mut LaneState) -> bool {
-        let Some((new, back)) = self.model_swap.take() else { return false };
+        let Some((mut new, back)) = self.model_swap.take() else { return false };
+        model.cascade = std::mem::replace(&mut state.cascade, std::mem::take(&mut new.cascade));
         if let Some(runner) = &new.runner {
             state.pacer = RunPacer::new(runner.max_in_flight(), self.mailbox.has_lossless());
         }
@@ -392,7 +376,7 @@ impl Lane {
             let error = match begin_run(runner, &state.works) {
                 Ok(run_id) => {
                     for work in &mut state.works {
-                        if !work.camera.wants_view() {
+                        if !work.camera.wants_view() && state.cascade.is_empty() {
                             work.frame = None;
                         }
                     }
@@ -480,15 +464,23 @@ impl Lane {
                 continue;
             }
             work.camera.selection.keep_wanted(&mut state.found, &model.labels);
-            let PendingFrame { camera, facts, frame: view, timings: so_far } = work;
+            let PendingFrame { camera, facts, frame, timings: so_far } = work;
             let timings = Timings { preprocess: timings.preprocess_us, infer: timings.infer_us, ..so_far };
             camera.drop_ignored(&facts, model, &mut state.found);
             let (detections, values) = (&*state.found, runner.values());
+            let result = LaneResult { frame: facts, model, detections, values, crops: &[], timings };
+            camera.track(&result, &mut state.tracks);
+            let clock = &*self.clock;
+            let crops = state.cascade.run(frame.as_deref(), &camera, &result, &state.tracks, &self.metrics, clock);
+            let crops = crops.unwrap_or_else(|error| {
+                state.lost = Some(error.to_string());
+                &[]
+            });
             // Tracing masks may take long or hang, so the watchdog monitors the lane meanwhile.
-            let message = camera.join(&LaneResult { frame: facts, model, detections, values, timings }, start);
+            let message = camera.join(&LaneResult { crops, ..result }, &state.tracks, start);
             drop(trace);
             self.metrics.enter(Activity::Publishing);
-            camera.publish(message, view, &self.metrics);
+            camera.publish(message, frame.filter(|_| camera.wants_view()), &self.metrics);
             self.metrics.enter(Activity::Looking);
         }
     }

@@ -18,6 +18,7 @@ use visiond_publish::PublishError;
 use visiond_system::exit::{Exit, ExitError};
 use visiond_system::preflight::Certainty;
 
+use crate::cascade::CascadeError;
 use crate::http_server::HttpError;
 
 /// Why the service cannot start, or refuses another configuration.
@@ -38,6 +39,9 @@ pub enum ServiceError {
         #[source]
         error: Box<ModelError>,
     },
+    /// A model cannot run on the detections of another one.
+    #[error(transparent)]
+    Cascade(#[from] CascadeError),
     /// The memory for frames is not available.
     #[error("buffers.memory: {0}")]
     Buffers(#[source] BufferError),
@@ -89,9 +93,12 @@ impl ServiceError {
     /// Returns the exit status of a daemon that cannot start for this reason.
     pub fn exit(&self) -> Exit {
         match self {
-            Self::Config(_) | Self::NoCamera | Self::Buffers(_) | Self::SharedFrames(_) | Self::Area(..) => {
-                Exit::Config
-            }
+            Self::Config(_)
+            | Self::NoCamera
+            | Self::Cascade(_)
+            | Self::Buffers(_)
+            | Self::SharedFrames(_)
+            | Self::Area(..) => Exit::Config,
             Self::Model { error, .. } => match &**error {
                 ModelError::Engine(_) => Exit::Model,
                 ModelError::Card(_) => Exit::Config,

@@ -33,7 +33,10 @@ fn collector(mask_warnings: &Arc<MaskWarnings>) -> Collector {
 fn join(collector: &Collector, model: &ModelFacts, detections: &[Detection]) -> Message {
     let frame = frame(&pool(1), 7).unwrap().facts();
     let (values, timings) = (&FrameValues::NONE, Timings { infer: 5, ..Timings::default() });
-    collector.join(&LaneResult { frame, model, detections, values, timings }, Instant::now())
+    let result = LaneResult { frame, model, detections, values, crops: &[], timings };
+    let mut tracks = Vec::new();
+    collector.track(&result, &mut tracks);
+    collector.join(&result, &tracks, Instant::now())
 }
 
 #[test]
