@@ -100,6 +100,32 @@ pub fn bytes(model: Model) -> Vec<u8> {
     [number(1, 8), field(7, &graph), field(8, &opset)].concat()
 }
 
+/// What a model of [`of_crop`] returns.
+#[derive(Debug, Clone, Copy)]
+pub enum CropNumbers {
+    /// The mean of each channel: a row of three numbers.
+    Means,
+    /// The image itself: three maps.
+    Image,
+}
+
+/// Returns a model whose numbers are those of its square image, for any number of images.
+pub fn of_crop(numbers: CropNumbers, side: u64) -> Vec<u8> {
+    let (nodes, dims) = match numbers {
+        CropNumbers::Means => {
+            let means = node("GlobalAveragePool", &["images"], "means", &[]);
+            (vec![means, node("Flatten", &["means"], "output", &[])], vec![0, 3])
+        }
+        CropNumbers::Image => (vec![node("Identity", &["images"], "output", &[])], vec![0, 3, side, side]),
+    };
+    let mut graph: Vec<u8> = nodes.iter().flat_map(|node| field(1, node)).collect();
+    graph.extend(text(2, "crop"));
+    graph.extend(field(11, &value("images", FLOAT, &[0, 3, side, side])));
+    graph.extend(field(12, &value("output", FLOAT, &dims)));
+    let opset = [text(1, ""), number(2, 13)].concat();
+    [number(1, 8), field(7, &graph), field(8, &opset)].concat()
+}
+
 /// Returns a model that returns `rows` of `width` numbers for a white image, and rows of zeros for a grey one.
 pub fn late_rows(rows: &[f32], width: u64) -> Vec<u8> {
     let nodes = [
