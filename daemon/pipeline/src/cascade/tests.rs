@@ -258,12 +258,12 @@ fn the_label_of_a_track_is_that_of_most_of_its_runs() {
         let AttributeMessage::Label(label) = &message.detections[0].attributes.0[0].1 else { panic!("no label") };
         (label.label.to_string(), label.score)
     };
-    assert_eq!(told(0, 7), ("class 7".to_owned(), 0.9));
-    assert_eq!(told(1, 7), ("class 7".to_owned(), 0.9));
-    let (label, score) = told(2, 3);
-    assert!(label == "class 7" && (0.5..0.7).contains(&score), "{label} {score}");
-    let later: Vec<_> = (3..9).map(|second| told(second, 3).0).collect();
-    assert_eq!(later.last().unwrap(), "class 3", "{later:?}");
+    assert!((0..20).all(|second| told(second, 7) == ("class 7".to_owned(), 0.9)));
+    let (label, score) = told(20, 3);
+    assert!(label == "class 7" && (0.75..0.85).contains(&score), "{label} {score}");
+    // Ten of thirty, but the last.
+    let later: Vec<_> = (21..30).map(|second| told(second, 3).0).collect();
+    assert!(later[0] == "class 7" && later[8] == "class 3", "{later:?}");
 }
 
 #[test]
