@@ -237,7 +237,7 @@ fn a_reload_adds_changes_and_removes_a_model_on_detections() {
     assert!(!labelled(&newest(&daemon)));
 
     daemon.reconfigure(&with(&tint("")));
-    daemon.wait_for_log("model five loaded again, model tint added");
+    daemon.wait_for_log("model five loaded again, model tint added, camera door opened again");
     daemon.wait_until("labels", |daemon| labelled(&newest(daemon)));
     let model_status = || {
         let status = place.get("/api/v1/status").json();
@@ -249,6 +249,8 @@ fn a_reload_adds_changes_and_removes_a_model_on_detections() {
     assert!(status["crops"].as_u64() >= Some(5) && status["crops_left_out"] == 0, "{status}");
 
     daemon.reconfigure(&with(&tint("max_crops = 2")));
+    daemon.wait_for_log("model five loaded again, model tint loaded again");
+    assert_eq!(daemon.log().matches("camera door opened again").count(), 1, "{}", daemon.log());
     daemon.wait_until("the fewer crops", |daemon| {
         let all = newest(daemon);
         all.as_array().is_some_and(|all| all.iter().filter(|one| one["attributes"].is_object()).count() == 2)

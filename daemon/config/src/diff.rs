@@ -96,7 +96,10 @@ impl ConfigDiff {
         changes.cameras = compare(before.iter(), after.iter(), name, |(a, models_a), (b, models_b)| {
             let frames_of = |model: &CameraModelConfig| (model.name.clone(), model.max_fps, model.every);
             let same_models = models_a.iter().map(frames_of).eq(models_b.iter().map(frames_of));
+            // Models on detections need more buffers.
+            let same_count = old.has_cascade(a) == new.has_cascade(b);
             same_buffers
+                && same_count
                 && same_models
                 && a.source == b.source
                 && a.max_fps == b.max_fps
@@ -287,8 +290,9 @@ mod tests {
         let with = |keys: &str| format!("{BASE}[[model]]\nname = \"plates\"\npath = \"plates.onnx\"\n{keys}\n");
         let between = |a: &str, b: &str| ConfigDiff::between(&config(a), &config(b)).to_string();
         let on_objects = with("on = \"objects\"");
-        assert_eq!(between(BASE, &on_objects), "model objects loaded again, model plates added");
-        assert_eq!(between(&on_objects, BASE), "model objects loaded again, model plates removed");
+        let cameras = "camera door opened again, camera yard opened again";
+        assert_eq!(between(BASE, &on_objects), format!("model objects loaded again, model plates added, {cameras}"));
+        assert_eq!(between(&on_objects, BASE), format!("model objects loaded again, model plates removed, {cameras}"));
         let wider = with("on = \"objects\"\nmargin = 0.5");
         assert_eq!(between(&on_objects, &wider), "model objects loaded again, model plates loaded again");
         // No camera uses faces.

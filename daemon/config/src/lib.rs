@@ -93,6 +93,11 @@ impl Config {
         self.models.iter().filter(|model| self.cameras_of(model).next().is_some())
     }
 
+    /// Whether models run on the detections of a camera's models, which keeps its frames longer.
+    pub fn has_cascade(&self, camera: &CameraConfig) -> bool {
+        self.models_of(camera).any(|(model, _)| self.crop_models_of(model).next().is_some())
+    }
+
     /// Returns the models that run: those of enabled cameras, each followed by its cascade.
     pub fn running_models(&self) -> Vec<&ModelConfig> {
         self.used_models().flat_map(|model| iter::once(model).chain(self.cascade_of(model))).collect()

@@ -159,7 +159,7 @@ section! {
         /// the figures. Models on the CPU always use "host".
         memory: Option<MemoryKind> as word() => default(None),
         /// Buffers per camera. Without it 4: one being filled, one waiting, one in the lane, one being drawn; and two more for
-        /// each further model of the camera, up to 32.
+        /// each further model of the camera, and if models run on detections of these, up to 32.
         count: Option<usize> as whole(3..=32) => optional("4"),
         /// Maximum number of pixels of a frame (default 8192 x 8192). visiond refuses sources with larger frames.
         max_pixels: u64 as whole(1..=MAX_SIDE as u64 * MAX_SIDE as u64) => default(64 << 20),

@@ -233,7 +233,8 @@ impl PreparedConfig {
         if models.len() > 1 && first.buffers.memory.needs_attaching() {
             return Err(ServiceError::SharedFrames(name));
         }
-        let buffers = first.buffers.for_lanes(models.len());
+        // A lane holds frames of two runs until the models on their detections have seen them.
+        let buffers = first.buffers.for_lanes(models.len() + usize::from(config.has_cascade(camera)));
         let opens = self.changes.cameras.contains_key(&*name);
         let area = |error| ServiceError::Area(Arc::clone(&name), error);
         let masks = camera.privacy_masks().map_err(area)?;
