@@ -342,6 +342,11 @@ impl Detector {
         &self.keypoint_names
     }
 
+    /// Whether detections have keypoints, as far as the model declares that.
+    pub fn has_keypoints(&self) -> bool {
+        self.head.keypoints().is_some_and(|count| count > 0)
+    }
+
     /// Returns the pairs of keypoints that a line connects, counted from 0.
     pub fn skeleton(&self) -> &[[u32; 2]] {
         &self.skeleton

@@ -13,6 +13,7 @@ mod by_hand;
 mod canary;
 mod capture;
 mod cards;
+mod cascade;
 mod certificates;
 mod check;
 mod children;

@@ -12,6 +12,7 @@ mod bare;
 mod boxes;
 mod camera;
 mod copies;
+mod crops;
 mod cuda;
 mod device;
 mod exports;
@@ -87,6 +88,8 @@ enum RowCommand {
     Video(video::Streams),
     /// Compare the pipeline's time and CPU time per frame with the bare engine
     Overhead,
+    /// Compare a model on 20 detections of a frame with the bare engine
+    Crops,
     /// Compare frames per second with the bare engine
     Throughput,
     /// Measure memory in addition to the engine's own, and growth; check that frames are in the faster kind
@@ -138,6 +141,10 @@ fn main() -> ExitCode {
         RowCommand::Overhead => {
             wake_on_time();
             overhead::run(&setup, &mut report)
+        }
+        RowCommand::Crops => {
+            wake_on_time();
+            crops::run(&setup, &mut report)
         }
         RowCommand::Throughput => {
             wake_on_time();

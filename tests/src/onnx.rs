@@ -100,6 +100,63 @@ pub fn bytes(model: Model) -> Vec<u8> {
     [number(1, 8), field(7, &graph), field(8, &opset)].concat()
 }
 
+/// Returns a classifier of five classes for `batch` images, with six layers of convolutions whose weights mean nothing.
+pub fn convolutions(batch: u64, side: u64) -> Vec<u8> {
+    let (mut nodes, mut tensors) = (Vec::new(), Vec::new());
+    let weights = |count: u64, inputs: u64| -> Vec<u8> {
+        // The golden ratio spreads them evenly; the sum over a layer's inputs keeps its size.
+        let scale = 1.0 / (inputs as f32).sqrt();
+        (0..count).flat_map(|index| (((index as f32 * 0.618_034).fract() - 0.5) * scale).to_le_bytes()).collect()
+    };
+    let (mut input, mut channels) = ("images".to_owned(), 3);
+    for (layer, (width, stride)) in [(32, 2), (64, 2), (64, 1), (128, 2), (128, 1), (256, 2)].into_iter().enumerate() {
+        let [kernel, sum, output] = ["kernel", "sum", "layer"].map(|name| format!("{name}{layer}"));
+        let shape = [width, channels, 3, 3];
+        tensors.push(tensor(&kernel, FLOAT, &shape, &weights(shape.iter().product(), 9 * channels)));
+        let attributes = [ints("kernel_shape", &[3, 3]), ints("pads", &[1; 4]), ints("strides", &[stride; 2])];
+        nodes.push(node("Conv", &[&input, &kernel], &sum, &attributes));
+        nodes.push(node("Relu", &[&sum], &output, &[]));
+        (input, channels) = (output, width);
+    }
+    tensors.push(tensor("classes", FLOAT, &[channels, 5], &weights(channels * 5, channels)));
+    nodes.push(node("GlobalAveragePool", &[&input], "means", &[]));
+    nodes.push(node("Flatten", &["means"], "features", &[]));
+    nodes.push(node("MatMul", &["features", "classes"], "output", &[]));
+    let mut graph: Vec<u8> = nodes.iter().flat_map(|node| field(1, node)).collect();
+    graph.extend(text(2, "convolutions"));
+    graph.extend(tensors.iter().flat_map(|tensor| field(5, tensor)));
+    graph.extend(field(11, &value("images", FLOAT, &[batch, 3, side, side])));
+    graph.extend(field(12, &value("output", FLOAT, &[batch, 5])));
+    let opset = [text(1, ""), number(2, 13)].concat();
+    [number(1, 8), field(7, &graph), field(8, &opset)].concat()
+}
+
+/// What a model of [`of_crop`] returns.
+#[derive(Debug, Clone, Copy)]
+pub enum CropNumbers {
+    /// The mean of each channel: a row of three numbers.
+    Means,
+    /// The image itself: three maps.
+    Image,
+}
+
+/// Returns a model whose numbers are those of its square image, for any number of images.
+pub fn of_crop(numbers: CropNumbers, side: u64) -> Vec<u8> {
+    let (nodes, dims) = match numbers {
+        CropNumbers::Means => {
+            let means = node("GlobalAveragePool", &["images"], "means", &[]);
+            (vec![means, node("Flatten", &["means"], "output", &[])], vec![0, 3])
+        }
+        CropNumbers::Image => (vec![node("Identity", &["images"], "output", &[])], vec![0, 3, side, side]),
+    };
+    let mut graph: Vec<u8> = nodes.iter().flat_map(|node| field(1, node)).collect();
+    graph.extend(text(2, "crop"));
+    graph.extend(field(11, &value("images", FLOAT, &[0, 3, side, side])));
+    graph.extend(field(12, &value("output", FLOAT, &dims)));
+    let opset = [text(1, ""), number(2, 13)].concat();
+    [number(1, 8), field(7, &graph), field(8, &opset)].concat()
+}
+
 /// Returns a model that returns `rows` of `width` numbers for a white image, and rows of zeros for a grey one.
 pub fn late_rows(rows: &[f32], width: u64) -> Vec<u8> {
     let nodes = [
@@ -150,6 +207,12 @@ pub(crate) fn node(operator: &str, inputs: &[&str], output: &str, attributes: &[
 /// An `AttributeProto` with a whole number.
 pub(crate) fn int(name: &str, value: u64) -> Vec<u8> {
     [text(1, name), number(3, value), number(20, 2)].concat()
+}
+
+/// An `AttributeProto` with whole numbers.
+fn ints(name: &str, values: &[u64]) -> Vec<u8> {
+    let values: Vec<u8> = values.iter().flat_map(|value| number(8, *value)).collect();
+    [text(1, name), values, number(20, 7)].concat()
 }
 
 /// A `TensorProto`.

@@ -220,6 +220,7 @@ impl FrameBench {
             model: &self.facts,
             detections: &self.found,
             values: self.detector.values(),
+            crops: &[],
             timings: Timings::default(),
         };
         std::hint::black_box(message_of(&self.camera, &result, FrameTracks::default()).to_line());

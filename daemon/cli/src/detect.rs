@@ -201,7 +201,7 @@ impl DetectionRun {
             total: age(SystemClock.monotonic_ns()),
         };
         let (detections, values) = (&*self.found, self.detector.values());
-        let result = LaneResult { frame: frame.facts(), model: &self.model, detections, values, timings };
+        let result = LaneResult { frame: frame.facts(), model: &self.model, detections, values, crops: &[], timings };
         let tracks = self.tracks.as_mut().filter(|_| is_video).map(|tracks| tracks.step(&result));
         let message = message_of(&self.camera, &result, tracks.unwrap_or_default());
         self.printer.frame(&message, is_video)?;

@@ -1,7 +1,7 @@
 //! The differences between two configurations: the changes that a reload has to make.
 //!
 //! Models and cameras are matched by name, sinks by their output; order does not matter. Only running parts count: enabled cameras,
-//! and models that such a camera names.
+//! models that such a camera names, and models on the detections of these.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -84,7 +84,11 @@ impl ConfigDiff {
             ));
         }
         let name = |model: &&ModelConfig| model.name.clone();
-        changes.models = compare(old.used_models(), new.used_models(), name, |a, b| same_engine && a == b);
+        let (models_before, models_after) = (old.running_models(), new.running_models());
+        let (models_before, models_after) = (models_before.iter().copied(), models_after.iter().copied());
+        changes.models = compare(models_before, models_after, name, |a, b| same_engine && a == b);
+        changes.spread_to_roots(old);
+        changes.spread_to_roots(new);
 
         let same_buffers = *buffers == new.buffers;
         let (before, after) = (cameras(old), cameras(new));
@@ -92,7 +96,10 @@ impl ConfigDiff {
         changes.cameras = compare(before.iter(), after.iter(), name, |(a, models_a), (b, models_b)| {
             let frames_of = |model: &CameraModelConfig| (model.name.clone(), model.max_fps, model.every);
             let same_models = models_a.iter().map(frames_of).eq(models_b.iter().map(frames_of));
+            // Models on detections need more buffers.
+            let same_count = old.has_cascade(a) == new.has_cascade(b);
             same_buffers
+                && same_count
                 && same_models
                 && a.source == b.source
                 && a.max_fps == b.max_fps
@@ -128,6 +135,15 @@ impl ConfigDiff {
             changes.sinks.insert(sink.name.clone(), change);
         }
         changes
+    }
+
+    /// Marks the models on frames as changed whose cascade, in this configuration, has changes: a lane gets all of its models at once.
+    pub fn spread_to_roots(&mut self, config: &Config) {
+        for root in config.used_models() {
+            if config.cascade_of(root).iter().any(|model| self.models.contains_key(&model.name)) {
+                self.models.entry(root.name.clone()).or_insert(Change::Changed);
+            }
+        }
     }
 
     /// Returns every difference: models, cameras, their filters, pictures, tracks and ignored areas, sinks, tables.
@@ -267,6 +283,20 @@ mod tests {
     fn described(from: &str, to: &str) -> String {
         assert!(BASE.contains(from), "{from}");
         ConfigDiff::between(&config(BASE), &config(&BASE.replacen(from, to, 1))).to_string()
+    }
+
+    #[test]
+    fn a_change_of_a_model_on_detections_changes_the_model_that_finds_them() {
+        let with = |keys: &str| format!("{BASE}[[model]]\nname = \"plates\"\npath = \"plates.onnx\"\n{keys}\n");
+        let between = |a: &str, b: &str| ConfigDiff::between(&config(a), &config(b)).to_string();
+        let on_objects = with("on = \"objects\"");
+        let cameras = "camera door opened again, camera yard opened again";
+        assert_eq!(between(BASE, &on_objects), format!("model objects loaded again, model plates added, {cameras}"));
+        assert_eq!(between(&on_objects, BASE), format!("model objects loaded again, model plates removed, {cameras}"));
+        let wider = with("on = \"objects\"\nmargin = 0.5");
+        assert_eq!(between(&on_objects, &wider), "model objects loaded again, model plates loaded again");
+        // No camera uses faces.
+        assert_eq!(between(BASE, &with("on = \"faces\"")), "nothing has changed");
     }
 
     #[test]

@@ -21,6 +21,7 @@ pub mod units;
 mod validate;
 
 use std::fs;
+use std::iter;
 use std::path::Path;
 
 use toml::Spanned;
@@ -67,13 +68,14 @@ impl Config {
     }
 
     /// Returns the models of a camera in its order, at least one, each with its settings there. A camera that names none uses the only
-    /// model; validation ensures that.
+    /// model that has no `on`; validation ensures that.
     pub fn models_of(&self, camera: &CameraConfig) -> impl Iterator<Item = (&ModelConfig, CameraModelConfig)> {
         let plain = |name: &str| CameraModelConfig { name: name.to_owned(), ..CameraModelConfig::default() };
         let listed = match &camera.model {
             Some(name) => vec![plain(name)],
             None if camera.models.is_empty() => {
-                self.models.first().map(|model| plain(&model.name)).into_iter().collect()
+                let mut of_frames = self.models.iter().filter(|model| model.on.is_none());
+                of_frames.next().map(|model| plain(&model.name)).into_iter().collect()
             }
             None => camera.models.clone(),
         };
@@ -86,9 +88,29 @@ impl Config {
         self.cameras.iter().filter(|camera| camera.enabled).filter(ours)
     }
 
-    /// Returns the models that an enabled camera uses.
+    /// Returns the models that run on the frames of an enabled camera.
     pub fn used_models(&self) -> impl Iterator<Item = &ModelConfig> + Clone {
         self.models.iter().filter(|model| self.cameras_of(model).next().is_some())
+    }
+
+    /// Whether models run on the detections of a camera's models, which keeps its frames longer.
+    pub fn has_cascade(&self, camera: &CameraConfig) -> bool {
+        self.models_of(camera).any(|(model, _)| self.crop_models_of(model).next().is_some())
+    }
+
+    /// Returns the models that run: those of enabled cameras, each followed by its cascade.
+    pub fn running_models(&self) -> Vec<&ModelConfig> {
+        self.used_models().flat_map(|model| iter::once(model).chain(self.cascade_of(model))).collect()
+    }
+
+    /// Returns the models that run on the detections of `model`.
+    pub fn crop_models_of(&self, model: &ModelConfig) -> impl Iterator<Item = &ModelConfig> + Clone {
+        self.models.iter().filter(|crop_model| crop_model.on.as_ref() == Some(&model.name))
+    }
+
+    /// Returns the models that run on detections of `model`, of these and so on, each before its own.
+    pub fn cascade_of(&self, model: &ModelConfig) -> Vec<&ModelConfig> {
+        self.crop_models_of(model).flat_map(|one| iter::once(one).chain(self.cascade_of(one))).collect()
     }
 
     /// Returns the configuration as TOML, with every default written out.

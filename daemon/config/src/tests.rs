@@ -370,6 +370,65 @@ fn a_camera_lists_its_models_by_name_or_with_settings() {
 }
 
 #[test]
+fn models_on_detections_are_named_by_no_camera_and_are_no_circle() {
+    let file = |models: &[(&str, &str)], camera: &str| {
+        let model =
+            |(name, keys): &(&str, &str)| format!("[[model]]\nname = \"{name}\"\npath = \"{name}.onnx\"\n{keys}\n");
+        let models: String = models.iter().map(model).collect();
+        format!("{models}[[camera]]\nname = \"gate\"\nsource = {{ type = \"pattern\" }}\n{camera}\n")
+    };
+    let (cars, plates, text) = (("cars", ""), ("plates", "on = \"cars\""), ("text", "on = \"plates\""));
+    let config = Config::parse(&file(&[text, plates, cars], ""), Path::new("v.toml")).unwrap();
+    let mut all = config.clone();
+    (all.models[1].margin, all.models[1].refresh) = (0.25, Some(std::time::Duration::from_secs(5)));
+    assert_eq!(Config::parse(&all.to_toml(), Path::new("v.toml")).unwrap(), all);
+    let names = |models: &[&ModelConfig]| models.iter().map(|model| model.name.clone()).collect::<Vec<_>>();
+    assert_eq!(names(&config.running_models()), ["cars", "plates", "text"], "the only model on frames needs no name");
+    let on = |on: &'static str| ("text", on);
+    for (models, camera, wanted) in [
+        (vec![cars, ("plates", "on = \"car\"")], "", "no model has the name \"car\": did you mean \"cars\"?"),
+        (
+            vec![cars, ("plates", "on = \"plates\"")],
+            "",
+            "model \"plates\" runs on its own detections: name another model",
+        ),
+        (
+            vec![cars, ("plates", "on = \"text\""), on("on = \"plates\"")],
+            "",
+            "models \"plates\", \"text\" run on each other's detections: remove `on` of one of them",
+        ),
+        (
+            vec![cars, plates, text, ("digits", "on = \"text\""), ("more", "on = \"digits\"")],
+            "",
+            "model \"digits\" is on a fourth level, \"cars\", \"plates\", \"text\", \"digits\": at most 3 are possible; remove a level",
+        ),
+        (
+            vec![cars, plates],
+            "model = \"plates\"",
+            "model \"plates\" runs on the detections of \"cars\", not on frames: name \"cars\", whose detections then have its results",
+        ),
+        (
+            vec![("cars", "margin = 0.1")],
+            "",
+            "`margin` requires `on`, the model on whose detections this one runs: set it, or remove `margin`",
+        ),
+        (
+            vec![cars, ("plates", "on = \"cars\"\nmax_batch = 4\nbatch_wait = \"5 ms\"")],
+            "",
+            "`batch_wait` has no effect with `on`, because crops come together: remove it",
+        ),
+        (
+            vec![cars, ("plates", "on = \"cars\"\nmasks = \"rle\"")],
+            "",
+            "`masks` has no effect with `on`, because results of crops have no masks: remove it",
+        ),
+    ] {
+        let found = sentences(&file(&models, camera));
+        assert!(found.len() == 1 && found[0].contains(wanted), "{wanted}: {found:?}");
+    }
+}
+
+#[test]
 fn a_duplicate_key_is_reported() {
     let found = sentences("[log]\nlevel = \"info\"\nlevel = \"warn\"\n");
     assert_eq!(found, ["3:1 invalid TOML: duplicate key"]);

@@ -16,7 +16,9 @@ use visiond_kernels::buffer::MemoryKind;
 use visiond_kernels::frame::MAX_SIDE;
 use visiond_system::logging::LogTarget;
 
-use super::kinds::{Words, by_name, duration, duration_or_zero, fraction, list, name, path, size, text, whole, word};
+use super::kinds::{
+    Words, by_name, duration, duration_or_zero, flag, fraction, list, name, path, real, size, text, whole, word,
+};
 use super::table_macros::section;
 use super::tables::{table, tables};
 
@@ -157,7 +159,7 @@ section! {
         /// the figures. Models on the CPU always use "host".
         memory: Option<MemoryKind> as word() => default(None),
         /// Buffers per camera. Without it 4: one being filled, one waiting, one in the lane, one being drawn; and two more for
-        /// each further model of the camera, up to 32.
+        /// each further model of the camera, and if models run on detections of these, up to 32.
         count: Option<usize> as whole(3..=32) => optional("4"),
         /// Maximum number of pixels of a frame (default 8192 x 8192). visiond refuses sources with larger frames.
         max_pixels: u64 as whole(1..=MAX_SIDE as u64 * MAX_SIDE as u64) => default(64 << 20),
@@ -209,6 +211,23 @@ section! {
         /// How far a polygon may deviate from the mask's edge, in pixels of the frame; polygons of small objects stay closer to
         /// it. 0 keeps every corner of every pixel.
         mask_tolerance_pixels: u32 as whole(0..=100) => default(1),
+        /// Run on the detections of this other model instead of on frames: the model sees a crop of the frame around each of them,
+        /// and its results are part of the detection. Cameras name the other model. See docs/cascades.md.
+        on: Option<String> as name() => optional(r#""vehicles""#),
+        /// Run only on detections of these classes of that model, by label; empty: all. This and the following keys require `on`.
+        on_classes: Vec<String> as list(text()) => default(Vec::new()),
+        /// Run only on boxes whose longer side has at least this many pixels of the frame.
+        min_size: Option<u32> as whole(1..=MAX_SIDE) => optional("32"),
+        /// How far the crop extends beyond the box on each side, as a part of the box's width and height. A crop ends at the edges of
+        /// what the camera's models see.
+        margin: f64 as real(0.0..=10.0) => default(0.0),
+        /// Extend the shorter sides of the crop until it is square.
+        square: bool as flag() => default(false),
+        /// Maximum number of crops per frame, those of the best scores. The status counts the others.
+        max_crops: usize as whole(1..=10_000) => default(100),
+        /// With tracks: how long the results of a track stay valid, unless the object grows or is seen better. Without it, 1 s for
+        /// labels, numbers and embeddings; boxes and keypoints are found in every frame.
+        refresh: Option<Duration> as duration(10 * MS..=HOUR) => optional(r#""1 s""#),
     }
 }
 

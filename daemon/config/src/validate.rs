@@ -7,7 +7,9 @@ use std::iter;
 use std::net::SocketAddr;
 use std::ops::Range;
 use std::path::{Component, Path, PathBuf};
+use std::time::Duration;
 
+use visiond_engine::detector::MaskForm;
 use visiond_ground::nearest::nearest;
 use visiond_kernels::color::{ColorDescription, ColorRange, GreyLevels};
 use visiond_kernels::frame::FrameLayout;
@@ -30,6 +32,9 @@ const SAME_SUBJECTS: &str =
 const MAX_FPS_SKIPS: &str = "`max_fps` would skip frames of a source that waits for the model: remove it, or give the source a rate \
                              (`fps`, `pace = \"realtime\"`)";
 
+/// The most models in a row, each on the detections of the one before; the first is on frames.
+const MAX_LEVELS: usize = 3;
+
 type SourceRead = Read<SourceConfig>;
 type SinkRead = Read<SinkKind>;
 
@@ -40,7 +45,8 @@ pub fn check(config: &Read<Config>, diagnostics: &mut Diagnostics) {
     let sinks = config.sinks.value.as_deref().unwrap_or_default();
     let mut checks = Checks(diagnostics);
     models.iter().for_each(|model| checks.waits_for_a_batch(model));
-    let models = checks.names("model", models.iter().map(|model| &model.name));
+    let names = checks.names("model", models.iter().map(|model| &model.name));
+    let models = checks.cascades(models, names);
     let names = checks.names("camera", cameras.iter().map(|camera| &camera.name));
     for (camera, span) in config.cameras.items() {
         checks.model_of_camera(camera, span, &models);
@@ -66,14 +72,20 @@ pub fn check(config: &Read<Config>, diagnostics: &mut Diagnostics) {
 struct Names<'a> {
     what: &'static str,
     names: Vec<&'a str>,
+    /// Models that no camera may name, because they run on the detections of another one, each with that.
+    crop_models: Vec<[&'a str; 2]>,
     /// Whether every table has a valid name. If not, an unknown reference may be right, so it is not reported.
     complete: bool,
 }
 
 impl Names<'_> {
     fn list(&self) -> String {
-        self.names.iter().map(|name| format!("\"{name}\"")).collect::<Vec<_>>().join(", ")
+        quoted(&self.names)
     }
+}
+
+fn quoted(names: &[&str]) -> String {
+    names.iter().map(|name| format!("\"{name}\"")).collect::<Vec<_>>().join(", ")
 }
 
 struct Checks<'a>(&'a mut Diagnostics);
@@ -88,7 +100,7 @@ impl Checks<'_> {
 
     /// Collects the names and reports duplicates.
     fn names<'f>(&mut self, what: &'static str, fields: impl Iterator<Item = &'f Field<String>>) -> Names<'f> {
-        let mut all = Names { what, names: Vec::new(), complete: true };
+        let mut all = Names { what, names: Vec::new(), crop_models: Vec::new(), complete: true };
         for field in fields {
             match &field.value {
                 Some(name) if all.names.contains(&&**name) => {
@@ -104,6 +116,14 @@ impl Checks<'_> {
     /// Reports `name`, at `span`, if no table has this name.
     fn refer(&mut self, name: &str, span: Range<usize>, all: &Names<'_>) {
         if !all.complete || all.names.contains(&name) {
+            return;
+        }
+        if let Some([_, on]) = all.crop_models.iter().find(|[one, _]| *one == name) {
+            let message = format!(
+                "model \"{name}\" runs on the detections of \"{on}\", not on frames: name \"{on}\", whose detections then have its \
+                 results"
+            );
+            self.0.error(span, message);
             return;
         }
         let what = all.what;
@@ -167,6 +187,93 @@ impl Checks<'_> {
                 self.0.error(span, message);
             }
             self.views_of_model(camera, model);
+        }
+    }
+
+    /// Checks the models that run on detections of others; returns the names of the models for cameras.
+    fn cascades<'f>(&mut self, models: &'f [Read<ModelConfig>], mut names: Names<'f>) -> Names<'f> {
+        for model in models {
+            match &model.on.value {
+                Some(on) => {
+                    if let Some((on, span)) = model.on.set() {
+                        self.refer(on, span, &names);
+                    }
+                    let no_masks = "results of crops have no masks";
+                    for (key, is_default, reason) in [
+                        (&model.batch_wait.place, model.batch_wait.is(&Duration::ZERO), "crops come together"),
+                        (&model.masks.place, model.masks.is(&MaskForm::Polygons), no_masks),
+                        (&model.mask_tolerance_pixels.place, model.mask_tolerance_pixels.is(&1), no_masks),
+                    ] {
+                        if !is_default {
+                            let name = key.name();
+                            self.error(key, format!("`{name}` has no effect with `on`, because {reason}: remove it"));
+                        }
+                    }
+                    names.crop_models.extend(model.name.value.as_ref().map(|name| [name.as_str(), on.as_str()]));
+                }
+                None if model.on.place.is_set() => names.complete = false,
+                None => {
+                    // The defaults are harmless, and a configuration that is written has them.
+                    let default = ModelConfig::default();
+                    for (key, is_default) in [
+                        (&model.on_classes.place, model.on_classes.is(&default.on_classes)),
+                        (&model.min_size.place, false),
+                        (&model.margin.place, model.margin.is(&default.margin)),
+                        (&model.square.place, model.square.is(&default.square)),
+                        (&model.max_crops.place, model.max_crops.is(&default.max_crops)),
+                        (&model.refresh.place, false),
+                    ] {
+                        if !is_default {
+                            let name = key.name();
+                            let message = format!(
+                                "`{name}` requires `on`, the model on whose detections this one runs: set it, or remove `{name}`"
+                            );
+                            self.error(key, message);
+                        }
+                    }
+                }
+            }
+        }
+        if names.complete {
+            models.iter().for_each(|model| self.levels_of(model, &names.crop_models));
+        }
+        names.names.retain(|name| names.crop_models.iter().all(|[one, _]| one != name));
+        names
+    }
+
+    /// Checks that a model is not on its own detections, and not on a fourth level.
+    fn levels_of(&mut self, model: &Read<ModelConfig>, crop_models: &[[&str; 2]]) {
+        let (Some(name), Some((_, span))) = (model.name.value.as_deref(), model.on.set()) else { return };
+        // From this model up.
+        let mut chain = vec![name];
+        while let Some([_, on]) = crop_models.iter().find(|[one, _]| Some(one) == chain.last()) {
+            if *on == name {
+                // One error for each circle.
+                let first = crop_models.iter().find(|[one, _]| chain.contains(one));
+                if first.is_some_and(|[first, _]| *first == name) {
+                    let message = match &chain[..] {
+                        [_] => format!("model \"{name}\" runs on its own detections: name another model"),
+                        _ => format!(
+                            "models {} run on each other's detections: remove `on` of one of them",
+                            quoted(&chain)
+                        ),
+                    };
+                    self.0.error(span, message);
+                }
+                return;
+            }
+            if chain.contains(on) {
+                return;
+            }
+            chain.push(on);
+        }
+        if chain.len() == MAX_LEVELS + 1 {
+            chain.reverse();
+            let message = format!(
+                "model \"{name}\" is on a fourth level, {}: at most {MAX_LEVELS} are possible; remove a level",
+                quoted(&chain)
+            );
+            self.0.error(span, message);
         }
     }
 

@@ -184,7 +184,16 @@ pub struct DetectionMessage {
     /// The track that it belongs to, if the camera tracks objects and this one has a track.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub track: Option<TrackMessage>,
-    /// Name of the model that found it, in a joined message.
+    /// Attributes of the object, from models on its crop.
+    #[serde(skip_serializing_if = "AttributesMessage::is_empty")]
+    pub attributes: AttributesMessage,
+    /// The embedding of the object, from a model on its crop.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub embedding: Option<EmbeddingMessage>,
+    /// Detections in the object, from models on its crop.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub detections: Vec<DetectionMessage>,
+    /// Name of the model that found it: in a joined message, and of a detection in an object.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<Arc<str>>,
 }
@@ -334,29 +343,39 @@ impl Message {
 impl Message {
     /// Returns the approximate length of its line in bytes without writing it. Costs a few nanoseconds for each detection.
     pub(crate) fn about_bytes(&self) -> usize {
-        let of_detection = |detection: &DetectionMessage| {
-            DETECTION_BYTES
-                + detection.track.map_or(0, |_| TRACK_BYTES)
-                + detection.model.as_ref().map_or(0, |model| model.len() + MODEL_KEY_BYTES)
-                + detection.keypoints.len() * KEYPOINT_BYTES
-                + mask_bytes(detection.segments.as_deref(), detection.mask.as_ref())
-        };
         let values = |message: &Self| {
             message.embedding.as_ref().map_or(0, EmbeddingMessage::about_bytes)
                 + message.depth.as_ref().map_or(0, DepthMessage::about_bytes)
         };
         let results =
             self.results.len() * RESULT_BYTES + self.results.iter().skip(1).map(|result| values(result)).sum::<usize>();
-        MESSAGE_BYTES + self.detections.iter().map(of_detection).sum::<usize>() + values(self) + results
+        MESSAGE_BYTES
+            + self.detections.iter().map(DetectionMessage::about_bytes).sum::<usize>()
+            + values(self)
+            + results
     }
 }
 
-/// The approximate bytes of JSON of a message without detections, of a detection, of its track, of a keypoint, of the key and quotes of
-/// a detection's model, and of a model in a joined message.
+impl DetectionMessage {
+    fn about_bytes(&self) -> usize {
+        DETECTION_BYTES
+            + self.track.map_or(0, |_| TRACK_BYTES)
+            + self.model.as_ref().map_or(0, |model| model.len() + MODEL_KEY_BYTES)
+            + self.keypoints.len() * KEYPOINT_BYTES
+            + mask_bytes(self.segments.as_deref(), self.mask.as_ref())
+            + self.attributes.0.len() * ATTRIBUTE_BYTES
+            + self.embedding.as_ref().map_or(0, EmbeddingMessage::about_bytes)
+            + self.detections.iter().map(Self::about_bytes).sum::<usize>()
+    }
+}
+
+/// The approximate bytes of JSON of a message without detections, of a detection, of its track, of a keypoint, of an attribute, of the
+/// key and quotes of a detection's model, and of a model in a joined message.
 const MESSAGE_BYTES: usize = 500;
 const DETECTION_BYTES: usize = 160;
 const TRACK_BYTES: usize = 80;
 const KEYPOINT_BYTES: usize = 60;
+const ATTRIBUTE_BYTES: usize = 60;
 const MODEL_KEY_BYTES: usize = 11;
 const RESULT_BYTES: usize = 200;
 

@@ -164,6 +164,9 @@ counted! {
     pub struct ModelStatus, counters ModelCounters {
         /// Name of the model.
         name: String,
+        /// Name of the model on whose detections it runs; absent for a model on frames.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        on: Option<String>,
         /// Path of its file.
         file: String,
         /// SHA-256 of its file.
@@ -186,6 +189,10 @@ counted! {
         errors,
         /// Times it was loaded again.
         rebuilds,
+        /// Detections on which it ran; 0 for a model on frames.
+        crops,
+        /// Detections on which it did not run because their frame had more than `max_crops`.
+        crops_left_out,
     }
 }
 

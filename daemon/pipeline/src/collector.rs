@@ -1,11 +1,11 @@
 //! The collector of a model on a camera: makes the lane's results messages, and passes them to the publisher, the live view and
 //! the annotator.
 //!
-//! Facts about a camera over several frames or models belong here, in [`Collector::join`]: a detection gets its track here.
+//! Facts about a camera over several frames or models belong here: a detection gets its track in [`Collector::track`].
 //!
 //! It has no thread: a lane calls it. A frame costs the allocations of its message: the id, the time, the lists and the message
 //! itself. Labels and the names of camera, model and keypoints are shared; only a class without a name allocates its label. A lock
-//! is taken only for tracks, while the message is made, and for a message that lost masks. Only the lane that a reload takes a camera
+//! is taken only for tracks, and for a message that lost masks. Only the lane that a reload takes a camera
 //! from may hold it meanwhile.
 
 mod ignored;
@@ -32,6 +32,7 @@ use visiond_message::{Message, topic};
 use visiond_system::backoff::RateLimit;
 use visiond_telemetry::metrics::{CameraMetrics, LaneMetrics};
 use visiond_telemetry::trace;
+use visiond_tracker::TrackReport;
 
 pub use self::ignored::IgnoredArea;
 pub use self::joiner::{FrameTicket, Joiner, Ticket};
@@ -174,11 +175,20 @@ impl Collector {
         ignored::drop_ignored(&self.ignored, up, frame, &model.labels, detections);
     }
 
-    /// Returns the message of a result, whose postprocessing began at `start`. Waits for nothing.
-    pub fn join(&self, result: &LaneResult<'_>, start: Instant, buffers: &mut TrackBuffers) -> Message {
-        let mut tracks = self.tracking.as_ref().map(|(settings, tracks)| (settings, tracks.lock()));
-        let tracks = tracks.as_mut().map(|(settings, tracks)| tracks.step(settings, result, buffers));
-        let message = message_of(&self.metrics.name, result, tracks.unwrap_or_default());
+    /// Finds the track of each detection; of none if the model's objects are not tracked.
+    pub fn track(&self, result: &LaneResult<'_>, buffers: &mut TrackBuffers) {
+        match &self.tracking {
+            Some((settings, tracks)) => {
+                tracks.lock().step(settings, result, buffers);
+            }
+            None => buffers.clear(),
+        }
+    }
+
+    /// Returns the message of a result with these tracks, whose postprocessing began at `start`. Waits for nothing.
+    pub fn join(&self, result: &LaneResult<'_>, reports: &[Option<TrackReport>], start: Instant) -> Message {
+        let smooth = self.tracking.as_ref().is_some_and(|(settings, _)| settings.smooth);
+        let message = message_of(&self.metrics.name, result, FrameTracks { reports, smooth });
         let mut message = Message { topic: Arc::clone(&self.topic), ..message };
         message.timings_us.postprocess = start.elapsed().as_micros() as u64;
         self.report_truncated(&message);

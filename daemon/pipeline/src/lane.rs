@@ -1,7 +1,8 @@
 //! A lane: the thread of one model. It takes the newest frames of its cameras, runs the model on them, and passes the results
 //! to the cameras' collectors.
 //!
-//! A lane gives a frame back as soon as its run has begun, unless its camera has images to draw or a client that watches.
+//! A lane gives a frame back as soon as its run has begun, unless its camera has images to draw or a client that watches, or other
+//! models run on the model's detections: [`crate::cascade`].
 //! The lane sleeps on the mailbox and never spins. Other lanes and all cameras continue, whatever fails here:
 //! - A frame that fails is dropped.
 //! - A model that fails several times in a row is loaded again.
@@ -29,7 +30,7 @@ use visiond_frames::frame::{Frame, FrameFacts};
 use visiond_kernels::tiling::FrameViews;
 use visiond_kernels::view::ViewError;
 use visiond_message::Timings;
-use visiond_system::backoff::{Backoff, RateLimit};
+use visiond_system::backoff::Backoff;
 use visiond_system::exit::{Exit, ExitError};
 use visiond_system::logging::{self, Subject, events};
 use visiond_system::priority::wake_on_time;
@@ -37,7 +38,9 @@ use visiond_system::stop::Stop;
 use visiond_telemetry::metrics::{Activity, DropCause, LaneMetrics};
 use visiond_telemetry::trace;
 
+use crate::cascade::Cascade;
 use crate::collector::{CameraModel, Collector, Ticket, TrackBuffers};
+use crate::complaints::Complaints;
 use crate::frame_rate::FrameRate;
 use crate::lane_result::{LaneResult, ModelFacts};
 use crate::mailbox::{Batch, Mailbox, TakeResult};
@@ -136,6 +139,8 @@ pub struct LaneModel {
     pub batch_wait: Duration,
     /// Loads it again.
     pub build: BuildRunner,
+    /// The models on its detections.
+    pub cascade: Cascade,
 }
 
 /// Hands another model to a lane.
@@ -163,7 +168,7 @@ impl ModelSwap {
 struct PendingFrame {
     camera: Arc<Collector>,
     facts: FrameFacts,
-    /// `None` once the run has begun, unless an image is made from the frame.
+    /// `None` once the run has begun, unless an image is made from the frame, or other models run on its detections.
     frame: Option<Arc<Frame>>,
     /// How long capture and queueing took.
     timings: Timings,
@@ -215,8 +220,11 @@ struct LaneState {
     /// Empty lists for the next runs.
     spare: Vec<VecDeque<PendingFrame>>,
     found: Vec<Detection>,
+    /// The tracks of `found`.
     tracks: TrackBuffers,
     seen: SeenViews,
+    /// The models on the detections.
+    cascade: Cascade,
     /// The frames that the model takes.
     batch: Batch,
     /// The most views of a frame that was taken last.
@@ -231,37 +239,6 @@ struct LaneState {
     complaints: Complaints,
 }
 
-/// Limits the error log: one error every 10 s. When rows contradict the card, only the first frame is logged until the
-/// contradiction changes.
-struct Complaints {
-    limit: RateLimit,
-    /// The contradiction that was logged last.
-    contradiction: Option<&'static str>,
-}
-
-impl Complaints {
-    fn new() -> Self {
-        Self { limit: RateLimit::new(Duration::from_secs(10)), contradiction: None }
-    }
-
-    /// Returns whether to log an error at `now`; if so, the number of errors held back since the last one.
-    fn pass(&mut self, error: &RunError, now: Instant) -> Option<u64> {
-        if error.contradiction.is_some() && error.contradiction == self.contradiction {
-            return None;
-        }
-        let passed = self.limit.pass(now);
-        if passed.is_some() && error.contradiction.is_some() {
-            self.contradiction = error.contradiction;
-        }
-        passed
-    }
-
-    /// Another model has other contradictions.
-    fn forget_model(&mut self) {
-        self.contradiction = None;
-    }
-}
-
 impl LaneState {
     fn new(max_in_flight: usize, eager: bool) -> Self {
         Self {
@@ -274,6 +251,7 @@ impl LaneState {
             tracks: TrackBuffers::default(),
             seen: SeenViews::default(),
             views_per_frame: 1,
+            cascade: Cascade::default(),
             batch: Batch { most: 1, wait: Duration::ZERO },
             pacer: RunPacer::new(max_in_flight, eager),
             counted: RunCounts::default(),
@@ -293,6 +271,7 @@ impl Lane {
         wake_on_time();
         let max_in_flight = model.runner.as_ref().map_or(1, |runner| runner.max_in_flight());
         let mut state = LaneState::new(max_in_flight, self.mailbox.has_lossless());
+        state.cascade = std::mem::take(&mut model.cascade);
         // After a panic, `state` may hold half a batch, which `discard` clears; everything else in `self` is atomic or
         // locked.
         while catch_unwind(AssertUnwindSafe(|| self.serve(&mut model, &mut state))).is_err() {
@@ -301,6 +280,7 @@ impl Lane {
             self.metrics.errors.add(1);
             // Dropping it waits for the GPU, which may still read the frames.
             model.runner = None;
+            state.cascade.unload();
             self.discard(&mut state);
         }
         self.metrics.enter(Activity::Ended);
@@ -319,7 +299,7 @@ impl Lane {
             state.batch = Batch { most: (runner.batch() / state.views_per_frame).max(1), wait: model.batch_wait };
             if let Some(reason) = state.lost.take() {
                 // Freeing memory of a lost CUDA context fails at best, and the process ends anyway.
-                std::mem::forget(model.runner.take());
+                std::mem::forget((model.runner.take(), std::mem::take(&mut state.cascade)));
                 self.give_up(reason, state);
                 return;
             }
@@ -379,7 +359,8 @@ impl Lane {
 
     /// Replaces the model if a reload has left another one; no run is in flight.
     fn swap_model(&self, model: &mut LaneModel, state: &mut LaneState) -> bool {
-        let Some((new, back)) = self.model_swap.take() else { return false };
+        let Some((mut new, back)) = self.model_swap.take() else { return false };
+        model.cascade = std::mem::replace(&mut state.cascade, std::mem::take(&mut new.cascade));
         if let Some(runner) = &new.runner {
             state.pacer = RunPacer::new(runner.max_in_flight(), self.mailbox.has_lossless());
         }
@@ -485,7 +466,7 @@ impl Lane {
             let error = match begin_run(runner, &state.starting) {
                 Ok(run_id) => {
                     for work in &mut state.starting {
-                        if !work.camera.wants_view() {
+                        if !work.camera.wants_view() && state.cascade.is_empty() {
                             work.frame = None;
                         }
                     }
@@ -589,7 +570,7 @@ impl Lane {
             }
             let start = start.checked_sub(state.seen.reading).unwrap_or(start);
             work.camera.selection.keep_wanted(&mut state.found, &model.labels);
-            let PendingFrame { camera, facts, frame: view, timings: so_far, ticket, .. } = work;
+            let PendingFrame { camera, facts, frame, timings: so_far, ticket, .. } = work;
             let Some(_passing) = camera.pass() else {
                 camera.metrics.count_dropped_by(&self.metrics.name, DropCause::Unmasked, 1);
                 camera.drop_frame(ticket);
@@ -598,12 +579,20 @@ impl Lane {
             let timings = Timings { preprocess: state.seen.preprocess_us, infer: state.seen.infer_us, ..so_far };
             camera.drop_ignored(&facts, model, &mut state.found);
             let (detections, values) = (&*state.found, runner.values());
+            let result = LaneResult { frame: facts, model, detections, values, crops: &[], timings };
+            camera.track(&result, &mut state.tracks);
+            let clock = &*self.clock;
+            let crops =
+                state.cascade.run(frame.as_deref(), &camera, &result, state.tracks.reports(), &self.metrics, clock);
+            let crops = crops.unwrap_or_else(|error| {
+                state.lost = Some(error.to_string());
+                &[]
+            });
             // Tracing masks may take long or hang, so the watchdog monitors the lane meanwhile.
-            let result = LaneResult { frame: facts, model, detections, values, timings };
-            let message = camera.join(&result, start, &mut state.tracks);
+            let message = camera.join(&LaneResult { crops, ..result }, state.tracks.reports(), start);
             drop(trace);
             self.metrics.enter(Activity::Publishing);
-            camera.publish(message, view, &self.metrics);
+            camera.publish(message, frame.filter(|_| camera.wants_view()), &self.metrics);
             camera.drop_frame(ticket);
             self.metrics.enter(Activity::Looking);
         }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use visiond_engine::detector::{Detection, MaskForm};
 use visiond_engine::heads::FrameValues;
 use visiond_frames::frame::FrameFacts;
-use visiond_message::{MessageModel, Timings};
+use visiond_message::{AttributesMessage, DetectionMessage, EmbeddingMessage, KeypointMessage, MessageModel, Timings};
 use visiond_telemetry::metrics::ModelValues;
 
 /// The result of a model for one frame.
@@ -19,8 +19,19 @@ pub struct LaneResult<'a> {
     pub detections: &'a [Detection],
     /// Values of the whole frame.
     pub values: &'a FrameValues,
+    /// The results of models on its detections, one for each detection; empty without such models.
+    pub crops: &'a [CropResults],
     /// How long each stage took so far.
     pub timings: Timings,
+}
+
+/// The results of models on the crop of one detection, as a message has them.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct CropResults {
+    pub(crate) keypoints: Vec<KeypointMessage>,
+    pub(crate) attributes: AttributesMessage,
+    pub(crate) embedding: Option<EmbeddingMessage>,
+    pub(crate) detections: Vec<DetectionMessage>,
 }
 
 /// Facts of a loaded model that its results refer to.

@@ -1,7 +1,9 @@
 //! From frames to messages: camera thread, mailbox, lane, collector, supervisor.
 
 pub mod camera;
+pub mod cascade;
 pub mod collector;
+mod complaints;
 pub mod frame_rate;
 pub mod lane;
 pub mod lane_result;

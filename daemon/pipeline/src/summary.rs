@@ -8,7 +8,7 @@ use serde::Serialize;
 use visiond_kernels::buffer::MemoryKind;
 use visiond_message::status::{AnnotateCounts, CameraModelStatus, GpuSnapshot, SinkCounts};
 use visiond_system::thermal::JetsonSummary;
-use visiond_telemetry::metrics::{CameraSnapshot, LaneView, Stage};
+use visiond_telemetry::metrics::{CameraSnapshot, LaneMetrics, Stage};
 
 use super::status_line::{dropped_text, drops, millis};
 
@@ -37,6 +37,9 @@ pub struct Summary {
 pub struct ModelSummary {
     /// Name of the model.
     pub name: String,
+    /// Name of the model on whose detections it ran; absent for a model on frames.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub on: Option<String>,
     /// Backend that ran it.
     pub backend: String,
     /// Kind of memory that held its frames.
@@ -47,6 +50,10 @@ pub struct ModelSummary {
     pub errors: u64,
     /// Times it was loaded again.
     pub rebuilds: u64,
+    /// Detections on which it ran.
+    pub crops: u64,
+    /// Detections on which it did not run because their frame had more than `max_crops`.
+    pub crops_left_out: u64,
     /// GPU counters, if it ran on a GPU.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gpu: Option<GpuSnapshot>,
@@ -150,16 +157,18 @@ pub struct SinkSummary {
 }
 
 impl ModelSummary {
-    /// Summarizes the model of a lane.
-    pub fn new(view: &LaneView, backend: &str, memory: MemoryKind) -> Self {
-        let lane = &view.lane;
+    /// Summarizes the model of a lane, or one that ran on the detections of the model `on`.
+    pub fn new(lane: &LaneMetrics, on: Option<&String>, backend: &str, memory: MemoryKind) -> Self {
         Self {
             name: lane.name.to_string(),
+            on: on.cloned(),
             backend: backend.to_owned(),
             memory: memory.name(),
             runs: lane.runs.get(),
             errors: lane.errors.get(),
             rebuilds: lane.rebuilds.get(),
+            crops: lane.crops.get(),
+            crops_left_out: lane.crops_left_out.get(),
             gpu: lane.gpu(),
         }
     }
@@ -283,6 +292,12 @@ impl Summary {
         }
         for model in &self.models {
             let mut line = format!("model {}: {} runs on {}", model.name, model.runs, model.backend);
+            if let Some(on) = &model.on {
+                let _ = write!(line, ", for {} detections of {on}", model.crops);
+            }
+            if model.crops_left_out > 0 {
+                let _ = write!(line, ", {} left out", model.crops_left_out);
+            }
             if model.errors > 0 {
                 let _ = write!(line, ", {} errors, loaded again {} times", model.errors, model.rebuilds);
             }
@@ -345,6 +360,9 @@ mod tests {
                 runs: 2,
                 errors: 0,
                 rebuilds: 0,
+                on: None,
+                crops: 0,
+                crops_left_out: 0,
                 gpu: Some(GpuSnapshot {
                     graph_runs: 1,
                     single_runs: 1,

@@ -19,6 +19,7 @@ use visiond_system::stop::{Stop, Wake};
 use visiond_telemetry::metrics::{CameraMetrics, DropCause, LaneMetrics, Phase, Stage};
 
 use crate::camera::{ActiveCameras, Camera, RetryPolicy};
+use crate::cascade::Cascade;
 use crate::frame_rate::FrameRate;
 use crate::lane::testing::{self, Act, Fake};
 use crate::lane::{Lane, LaneMailbox, LaneModel, LaneSlot, NeedsRestart};
@@ -197,6 +198,7 @@ fn thirty_days_of_a_camera_that_fails_now_and_then_agree_in_messages_numbers_and
         runner: Some(runner()),
         batch_wait: Duration::ZERO,
         build: Box::new(|| Ok(runner())),
+        cascade: Cascade::default(),
     };
     let threads = [std::thread::spawn(move || camera.run()), std::thread::spawn(move || lane.run(model))];
     threads.into_iter().for_each(|thread| thread.join().unwrap());

@@ -45,7 +45,7 @@ impl Watchdog {
     }
 
     fn lane(&self, lane: &Arc<LaneMetrics>) -> ((Arc<LaneMetrics>, Activity, u64), bool) {
-        let now = (lane.activity(), lane.runs.get());
+        let now = (lane.activity(), lane.runs.get() + lane.crop_runs.get());
         let before = self.lanes.iter().find(|(seen, ..)| Arc::ptr_eq(seen, lane)).map(|seen| (seen.1, seen.2));
         let hangs = now.0 == Activity::Looking && before == Some(now);
         if hangs {

@@ -62,6 +62,8 @@ pub fn prove(
     limit: Duration,
 ) -> Result<TrialModel, CanaryError> {
     let (samples, fps) = samples(live, name, candidate.detector.input_size(), cameras)?;
+    // One on detections runs only when there are some.
+    let runs_on_each_frame = !candidate.model.on_crops;
     let (report, reports) = channel();
     let names: Vec<_> = samples.iter().map(|sample| sample.name.clone()).collect();
     let trial = Trial { name: name.to_owned(), candidate, limit };
@@ -82,7 +84,7 @@ pub fn prove(
             Err(RecvTimeoutError::Disconnected) => return Err(CanaryError::Panic),
         }
     }
-    if let Some(slowness) = slowness(name, slowest, fps) {
+    if let Some(slowness) = slowness(name, slowest, fps).filter(|_| runs_on_each_frame) {
         log::warn!("{slowness}");
     }
     match reports.recv_timeout(limit * TIMEOUT_FACTOR) {

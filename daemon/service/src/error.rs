@@ -18,6 +18,7 @@ use visiond_publish::PublishError;
 use visiond_system::exit::{Exit, ExitError};
 use visiond_system::preflight::Certainty;
 
+use crate::cascade::CascadeError;
 use crate::http_server::HttpError;
 
 /// Why the service cannot start, or refuses another configuration.
@@ -38,6 +39,9 @@ pub enum ServiceError {
         #[source]
         error: Box<ModelError>,
     },
+    /// A model cannot run on the detections of another one.
+    #[error(transparent)]
+    Cascade(#[from] CascadeError),
     /// The memory for frames is not available.
     #[error("buffers.memory: {0}")]
     Buffers(#[source] BufferError),
@@ -99,6 +103,7 @@ impl ServiceError {
         match self {
             Self::Config(_)
             | Self::NoCamera
+            | Self::Cascade(_)
             | Self::Buffers(_)
             | Self::SharedFrames(_)
             | Self::Tiles { .. }

@@ -4,6 +4,7 @@
 //! there. Only then is anything switched. Cameras, lanes and sinks that did not change are not touched.
 
 mod canary;
+pub mod cascade;
 mod error;
 mod http_server;
 pub mod loaded_model;
@@ -14,5 +15,5 @@ mod service;
 
 pub use error::{ServiceError, detector_exit, no_tiles};
 pub use http_server::{HttpError, HttpServer};
-pub use prepared_config::RunningModel;
+pub use prepared_config::{LoadedFacts, RunningCropModel, RunningModel};
 pub use service::{NO_SINK, Service, Snapshot, SummaryParts};

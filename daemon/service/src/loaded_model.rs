@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use visiond_config::types::{EngineConfig, ModelConfig};
 use visiond_engine::card::{Card, CardError};
-use visiond_engine::detector::{Detector, DetectorError, DetectorOptions};
+use visiond_engine::detector::{Detector, DetectorError, DetectorOptions, MaskForm};
 use visiond_engine::engine::{Engine, EngineOptions};
 use visiond_engine::heads::spec::{AttributeKind, AttributeSpec};
 use visiond_engine::heads::{Family, HeadSpec};
@@ -25,6 +25,8 @@ pub struct LoadedModel {
     limits: DetectorOptions,
     masks: MaskFacts,
     name: String,
+    /// Whether it runs on detections of another model.
+    pub on_crops: bool,
 }
 
 impl LoadedModel {
@@ -47,17 +49,20 @@ impl LoadedModel {
         let options = EngineOptions { sha256: model.sha256.clone(), ..engine.options(&model.input_shapes) };
         let engine = Engine::load(&model.path, &options).map_err(|error| refuse(error.into()))?;
         let card = card_of(&engine).map_err(|error| refuse(error.into()))?;
+        let on_crops = model.on.is_some();
+        // Detections in detections have none.
+        let masks = if on_crops { MaskForm::None } else { model.masks };
         let limits = DetectorOptions {
             score_threshold: model.score_threshold.map(|score| score as f32),
             iou_threshold: model.iou_threshold.map(|iou| iou as f32),
             max_detections: model.max_detections,
             classes: model.classes.clone(),
             max_batch: model.max_batch,
-            masks: model.masks,
+            masks,
             raw_outputs: false,
         };
-        let masks = MaskFacts { form: model.masks, tolerance_pixels: model.mask_tolerance_pixels };
-        Ok(Self { engine, card, limits, masks, name: name.clone() })
+        let masks = MaskFacts { form: masks, tolerance_pixels: model.mask_tolerance_pixels };
+        Ok(Self { engine, card, limits, masks, name: name.clone(), on_crops })
     }
 
     /// Returns the model with another card.

@@ -14,6 +14,8 @@ use visiond_config::diff::{Change, ConfigDiff, keep_until_restart};
 use visiond_config::types::{CameraConfig, CameraModelConfig, Config, ModelConfig, TrackConfig};
 use visiond_kernels::cuda::Device;
 use visiond_live::Live;
+use visiond_message::MessageModel;
+use visiond_pipeline::cascade::{Cascade, CropModel, CropOutput, CropSettings, CropState};
 use visiond_pipeline::collector::{CameraModel, IgnoredArea, Selection, TrackSettings};
 use visiond_pipeline::frame_rate::FrameRate;
 use visiond_pipeline::lane::LaneModel;
@@ -21,8 +23,10 @@ use visiond_pipeline::mailbox::Delivery;
 use visiond_pipeline::supervisor::{CameraSpec, LaneSpec, PipelineSpec};
 use visiond_system::outage::IfUnusable;
 use visiond_system::stop::Stop;
+use visiond_telemetry::metrics::LaneMetrics;
 
 use crate::canary::{self, TrialModel};
+use crate::cascade::{self, CascadeRole};
 use crate::error::ServiceError;
 use crate::model_trial;
 
@@ -51,6 +55,22 @@ pub struct RunningModel {
     pub facts: LoadedFacts,
     /// The memory that holds its frames.
     pub buffers: Buffers,
+    /// The models on its detections, on theirs and so on, each before its own.
+    pub crop_models: Vec<RunningCropModel>,
+}
+
+/// A running model on the detections of another one.
+#[derive(Clone)]
+pub struct RunningCropModel {
+    /// Its counters and its name.
+    pub metrics: Arc<LaneMetrics>,
+    /// The model on whose detections it runs.
+    pub on: String,
+    /// The model's file.
+    pub path: PathBuf,
+    files: ModelFiles,
+    /// Facts of the loaded model.
+    pub facts: LoadedFacts,
 }
 
 /// Facts of a loaded model.
@@ -156,9 +176,15 @@ impl PreparedConfig {
         if known.is_none_or(|known| known.files != files) || (one_starts && !has_lane(&name)) {
             self.changes.models.entry(name.to_string()).or_insert(Change::Changed);
         }
-        let (lane_model, facts) = match known.filter(|_| !self.changes.models.contains_key(&*name)) {
-            Some(known) => (None, known.facts.clone()),
-            None => load(config, model, trial_frames, stop)?,
+        note_new_files(config, model, before, &mut self.changes);
+        let (lane_model, facts, crop_models) = match known.filter(|_| !self.changes.models.contains_key(&*name)) {
+            Some(known) => (None, known.facts.clone(), known.crop_models.clone()),
+            None => {
+                let mut loader =
+                    Loader { config, before, cameras: &cameras, trial_frames, stop, crop_models: Vec::new() };
+                let (lane_model, facts) = loader.lane_model(model)?;
+                (Some(lane_model), facts, loader.crop_models)
+            }
         };
         let buffers = Buffers::new(&config.buffers, facts.device.as_ref()).map_err(ServiceError::Buffers)?;
         if known.is_none_or(|known| !known.buffers.are_like(&buffers)) {
@@ -168,7 +194,7 @@ impl PreparedConfig {
             }
         }
         let path = model.path.clone();
-        self.running.models.push(RunningModel { name: Arc::clone(&name), path, files, facts, buffers });
+        self.running.models.push(RunningModel { name: Arc::clone(&name), path, files, facts, buffers, crop_models });
         self.pipeline.lanes.push(LaneSpec { model: name, new_model: lane_model });
         Ok(())
     }
@@ -219,7 +245,8 @@ impl PreparedConfig {
         if models.len() > 1 && first.buffers.memory.needs_attaching() {
             return Err(ServiceError::SharedFrames(name));
         }
-        let buffers = first.buffers.for_lanes(models.len());
+        // A lane holds frames of two runs until the models on their detections have seen them.
+        let buffers = first.buffers.for_lanes(models.len() + usize::from(config.has_cascade(camera)));
         let opens = self.changes.cameras.contains_key(&*name);
         let area = |error| ServiceError::Area(Arc::clone(&name), error);
         let masks = camera.privacy_masks().map_err(area)?;
@@ -296,41 +323,127 @@ pub fn preview(config: &Config, before: &RunningConfig) -> Result<ConfigDiff, Se
             changes.models.entry(model.name.clone()).or_insert(Change::Changed);
         }
     }
+    config.used_models().for_each(|model| note_new_files(config, model, before, &mut changes));
     if config.used_models().next().is_none() { Err(ServiceError::NoCamera) } else { Ok(changes) }
 }
 
-/// Loads a model, and tries it if there are frames.
-fn load(
-    config: &Config,
-    model: &ModelConfig,
-    trial_frames: Option<&Live>,
-    stop: &Stop,
-) -> Result<(Option<LaneModel>, LoadedFacts), ServiceError> {
-    let batch_wait = model.batch_wait;
-    let loaded = model_trial::load(model, &config.engine, stop)?;
-    let backend = loaded.engine.backend_description().to_owned();
-    log::info!("model {}: {} on {backend}", model.name, model.path.display());
-    let detector = loaded.required_detector()?;
-    let mut candidate = TrialModel { model: loaded, detector };
-    if let Some(live) = trial_frames {
-        let cameras: Vec<_> = config.cameras_of(model).map(|camera| &*camera.name).collect();
-        let tried = canary::prove(live, &model.name, candidate, &cameras, config.engine.canary_timeout);
-        candidate = tried.map_err(|error| ServiceError::model(&model.name, error))?;
+/// Marks the models on the detections of `model` whose files are others now, and with them `model`.
+fn note_new_files(config: &Config, model: &ModelConfig, before: &RunningConfig, changes: &mut ConfigDiff) {
+    for crop_model in config.cascade_of(model) {
+        if before.crop_model(&crop_model.name).is_none_or(|known| known.files != files_of(crop_model)) {
+            changes.models.entry(crop_model.name.clone()).or_insert(Change::Changed);
+            changes.models.entry(model.name.clone()).or_insert(Change::Changed);
+        }
     }
-    let TrialModel { model, detector } = candidate;
-    let inputs: Vec<_> = model.engine.inputs().iter().map(ToString::to_string).collect();
-    let facts = LoadedFacts {
-        sha256: model.engine.file().sha256.clone(),
-        input: inputs.join(", "),
-        can_tile: model.card.head.family().can_tile(),
-        device: model.device().cloned(),
-        backend,
-    };
-    let lane_model = LaneModel {
-        facts: model.facts(&detector),
-        runner: Some(Box::new(detector)),
-        batch_wait,
-        build: Box::new(move || Ok(Box::new(model.detector()?))),
-    };
-    Ok((Some(lane_model), facts))
+}
+
+impl RunningConfig {
+    /// Returns a model that runs on the detections of another one.
+    fn crop_model(&self, name: &str) -> Option<&RunningCropModel> {
+        self.models.iter().flat_map(|model| &model.crop_models).find(|known| *known.metrics.name == *name)
+    }
+}
+
+/// Loads the models of a lane.
+struct Loader<'a> {
+    config: &'a Config,
+    before: &'a RunningConfig,
+    /// The lane's cameras.
+    cameras: &'a [&'a CameraConfig],
+    /// Each model is tried on them, if there are some.
+    trial_frames: Option<&'a Live>,
+    stop: &'a Stop,
+    /// The loaded models on detections.
+    crop_models: Vec<RunningCropModel>,
+}
+
+impl Loader<'_> {
+    /// Loads a model, and tries it if there are frames.
+    fn load(&self, model: &ModelConfig) -> Result<(TrialModel, LoadedFacts, CascadeRole), ServiceError> {
+        let engine = &self.config.engine;
+        let loaded = model_trial::load(model, engine, self.stop)?;
+        let backend = loaded.engine.backend_description().to_owned();
+        match &model.on {
+            None => log::info!("model {}: {} on {backend}", model.name, model.path.display()),
+            Some(on) => {
+                let (name, path) = (&model.name, model.path.display());
+                log::info!("model {name}: {path} on {backend}, runs on detections of {on}");
+            }
+        }
+        let detector = loaded.required_detector()?;
+        let role = CascadeRole::of(&model.name, &loaded.card.head, &detector);
+        let mut candidate = TrialModel { model: loaded, detector };
+        if let Some(live) = self.trial_frames {
+            let cameras: Vec<_> = self.cameras.iter().map(|camera| &*camera.name).collect();
+            let tried = canary::prove(live, &model.name, candidate, &cameras, engine.canary_timeout);
+            candidate = tried.map_err(|error| ServiceError::model(&model.name, error))?;
+        }
+        let loaded = &candidate.model;
+        let inputs: Vec<_> = loaded.engine.inputs().iter().map(ToString::to_string).collect();
+        let facts = LoadedFacts {
+            sha256: loaded.engine.file().sha256.clone(),
+            input: inputs.join(", "),
+            can_tile: loaded.card.head.family().can_tile(),
+            device: loaded.device().cloned(),
+            backend,
+        };
+        Ok((candidate, facts, role))
+    }
+
+    /// Loads the model of a lane and its cascade.
+    fn lane_model(&mut self, config: &ModelConfig) -> Result<(LaneModel, LoadedFacts), ServiceError> {
+        let (TrialModel { model, detector }, loaded_facts, role) = self.load(config)?;
+        let crop_models = self.crop_models_of(config, &role)?;
+        let mut facts = model.facts(&detector);
+        // Keypoints of its detections may come from another model.
+        if let Some(pose) = crop_models.iter().find(|model| model.output == CropOutput::Keypoints) {
+            let skeleton = pose.facts.message.skeleton.clone();
+            facts.message = Arc::new(MessageModel { skeleton, ..(*facts.message).clone() });
+        }
+        let lane_model = LaneModel {
+            facts,
+            runner: Some(Box::new(detector)),
+            batch_wait: config.batch_wait,
+            build: Box::new(move || Ok(Box::new(model.detector()?))),
+            cascade: Cascade::new(crop_models),
+        };
+        Ok((lane_model, loaded_facts))
+    }
+
+    /// Loads the models on the detections of a model, with theirs.
+    fn crop_models_of(&mut self, on: &ModelConfig, on_role: &CascadeRole) -> Result<Vec<CropModel>, ServiceError> {
+        let mut models = Vec::new();
+        let mut roles = Vec::new();
+        for config in self.config.crop_models_of(on) {
+            let (TrialModel { model, detector }, facts, own) = self.load(config)?;
+            let output = cascade::check(on_role, &roles, &own)?;
+            let known = self.before.crop_model(&config.name).map(|known| Arc::clone(&known.metrics));
+            let metrics = known.unwrap_or_else(|| Arc::new(LaneMetrics::new(config.name.as_str().into())));
+            self.crop_models.push(RunningCropModel {
+                metrics: Arc::clone(&metrics),
+                on: on.name.clone(),
+                path: config.path.clone(),
+                files: files_of(config),
+                facts,
+            });
+            let inner = self.crop_models_of(config, &own)?;
+            roles.push(own);
+            models.push(CropModel {
+                metrics,
+                facts: model.facts(&detector),
+                runner: Some(Box::new(detector)),
+                build: Box::new(move || Ok(Box::new(model.detector()?))),
+                settings: crop_settings(config),
+                output,
+                models: inner,
+                state: CropState::default(),
+            });
+        }
+        Ok(models)
+    }
+}
+
+fn crop_settings(model: &ModelConfig) -> CropSettings {
+    let ModelConfig { min_size, margin, square, max_crops, refresh, .. } = *model;
+    CropSettings { classes: model.on_classes.clone(), min_size, margin, square, max_crops, refresh }
 }

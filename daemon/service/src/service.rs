@@ -11,6 +11,7 @@
 //! - 5: [`Service::snapshot`]: what readers see while a change is made.
 //! - 6: `ReloadHandle::pending`: the requests that wait for a reload.
 
+use std::iter;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -32,7 +33,7 @@ use visiond_telemetry::metrics::{LaneView, cameras_of};
 
 use crate::error::ServiceError;
 use crate::http_server::HttpServer;
-use crate::prepared_config::{self, Pictures, PreparedConfig, RunningConfig, RunningModel};
+use crate::prepared_config::{self, Pictures, PreparedConfig, RunningConfig, RunningCropModel, RunningModel};
 
 /// A lane that takes longer for its new model gets a warning in the log.
 const SWAP_TIMEOUT: Duration = Duration::from_secs(10);
@@ -275,7 +276,14 @@ impl Service {
         let models = views.iter().zip(&running.models);
         SummaryParts {
             models: models
-                .map(|(view, model)| ModelSummary::new(view, &model.facts.backend, model.buffers.memory.kind()))
+                .flat_map(|(view, model)| {
+                    let memory = model.buffers.memory.kind();
+                    let root = ModelSummary::new(&view.lane, None, &model.facts.backend, memory);
+                    let summary = |one: &RunningCropModel| {
+                        ModelSummary::new(&one.metrics, Some(&one.on), &one.facts.backend, memory)
+                    };
+                    iter::once(root).chain(model.crop_models.iter().map(summary)).collect::<Vec<_>>()
+                })
                 .collect(),
             cameras: cameras.collect(),
             sinks: sinks.iter().map(SinkSummary::new).collect(),

@@ -524,13 +524,15 @@ impl Activity {
     }
 }
 
-/// Counters of one lane.
+/// Counters of one lane, or of a model on the detections of a lane's.
 #[derive(Debug, Default)]
 pub struct LaneMetrics {
     /// Name of the model.
     pub name: Arc<str>,
-    /// Plain counters. While the number of runs rises, the lane makes progress.
+    /// Plain counters.
     pub counters: ModelCounters<Counter>,
+    /// Runs of the models on its detections. While this number or that of its own runs rises, the lane makes progress.
+    pub crop_runs: Counter,
     activity: AtomicU8,
     gpu: [Counter; 5],
     launch: Histogram,

@@ -234,10 +234,16 @@ fn models(page: &mut MetricsText, models: &[ModelStatus]) {
         info.add(&labels, 1.0);
     }
     let by_name: Vec<_> = models.iter().map(|model| (model.name.as_str(), model)).collect();
-    let columns: [Column<ModelStatus>; 3] = [
+    let columns: [Column<ModelStatus>; 5] = [
         (COUNTER, "visiond_model_runs_total", "Runs of a model, successful or not.", |model| model.runs as f64),
         (COUNTER, "visiond_model_errors_total", "Frames and runs that failed.", |model| model.errors as f64),
         (COUNTER, "visiond_model_rebuilds_total", "Times a model was loaded again.", |model| model.rebuilds as f64),
+        (COUNTER, "visiond_model_crops_total", "Detections of another model on which a model ran.", |model| {
+            model.crops as f64
+        }),
+        (COUNTER, "visiond_model_crops_left_out_total", "Detections beyond `max_crops` of their frame.", |model| {
+            model.crops_left_out as f64
+        }),
     ];
     page.table("model", &by_name, &columns);
     let on_gpu: Vec<_> = models.iter().filter_map(|model| Some((model.name.as_str(), model.gpu.as_ref()?))).collect();

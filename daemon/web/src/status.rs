@@ -6,6 +6,7 @@
 mod recent;
 pub mod report;
 
+use std::iter;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -13,11 +14,13 @@ use std::time::Instant;
 
 use visiond_live::PreviewStatus;
 use visiond_message::status::{CameraStatus, ModelStatus, PreviewFacts, StageFacts};
-use visiond_service::{RunningModel, Service, Snapshot};
+use visiond_service::{LoadedFacts, RunningModel, Service, Snapshot};
 use visiond_system::process::{ProcessFacts, age};
 use visiond_system::thermal::Thermals;
 use visiond_telemetry::histogram::HistogramSnapshot;
-use visiond_telemetry::metrics::{CameraLanes, CameraSnapshot, Counter, LaneView, Phase, Stage, cameras_of};
+use visiond_telemetry::metrics::{
+    CameraLanes, CameraSnapshot, Counter, LaneMetrics, LaneView, Phase, Stage, cameras_of,
+};
 
 use self::recent::RecentStages;
 use self::report::{HttpCounts, ReloadHistory, StatusReport, rfc3339};
@@ -81,7 +84,12 @@ impl StatusCollector {
             reloads: self.reloads.facts(),
             process: ProcessFacts::now(),
             cameras: cameras.iter().map(|known| self.camera(&snapshot, known)).collect(),
-            models: snapshot.models.iter().zip(&snapshot.lanes).map(|(model, lane)| model_facts(model, lane)).collect(),
+            models: snapshot
+                .models
+                .iter()
+                .zip(&snapshot.lanes)
+                .flat_map(|(model, lane)| models_of(model, lane))
+                .collect(),
             sinks: self.service.sinks(),
             http: self.http.facts(),
             jetson: self.thermals.as_ref().map(Thermals::summary),
@@ -149,19 +157,24 @@ fn stage_facts(times: &HistogramSnapshot, recent: &HistogramSnapshot) -> StageFa
     }
 }
 
-fn model_facts(model: &RunningModel, view: &LaneView) -> ModelStatus {
-    let lane = &view.lane;
-    ModelStatus {
-        name: lane.name.to_string(),
-        file: model.path.display().to_string(),
-        sha256: model.facts.sha256.clone(),
-        backend: model.facts.backend.clone(),
+/// Returns the facts of a lane's model, and of the models on its detections.
+fn models_of(model: &RunningModel, view: &LaneView) -> Vec<ModelStatus> {
+    let status = |metrics: &LaneMetrics, on: Option<&String>, path: &Path, facts: &LoadedFacts| ModelStatus {
+        name: metrics.name.to_string(),
+        on: on.cloned(),
+        file: path.display().to_string(),
+        sha256: facts.sha256.clone(),
+        backend: facts.backend.clone(),
         memory: model.buffers.memory.kind().name().to_owned(),
-        input: model.facts.input.clone(),
-        activity: lane.activity().name().to_owned(),
-        gpu: lane.gpu(),
-        ..lane.counters.read(Counter::get)
-    }
+        input: facts.input.clone(),
+        // The lane runs all of them.
+        activity: view.lane.activity().name().to_owned(),
+        gpu: metrics.gpu(),
+        ..metrics.counters.read(Counter::get)
+    };
+    let crop_models = model.crop_models.iter();
+    let crop_models = crop_models.map(|one| status(&one.metrics, Some(&one.on), &one.path, &one.facts));
+    iter::once(status(&view.lane, None, &model.path, &model.facts)).chain(crop_models).collect()
 }
 
 #[cfg(test)]

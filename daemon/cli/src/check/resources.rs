@@ -20,8 +20,8 @@ use visiond_config::types::{
     Address, CameraConfig, Config, HttpConfig, ModelConfig, SinkKind, SourceConfig, V4l2Config,
 };
 use visiond_engine::detector::class_hint;
-use visiond_engine::heads::Family;
 use visiond_publish::PublishError;
+use visiond_service::cascade::{self, CascadeRole};
 use visiond_service::model_trial;
 use visiond_service::{HttpError, ServiceError, no_tiles};
 use visiond_system::preflight::Certainty;
@@ -36,18 +36,33 @@ pub fn check(path: &Path, config: &Config, root: &DeTable<'_>, report: &mut Diag
     check_http(&config.http, root.get("http"), &mut report);
     // Of each model; none if it cannot be loaded or its classes have no names.
     let mut labels: BTreeMap<&str, Vec<String>> = BTreeMap::new();
-    let mut without_boxes: Vec<&str> = Vec::new();
+    let mut roles: BTreeMap<&str, CascadeRole> = BTreeMap::new();
     let mut without_tiles: Vec<&str> = Vec::new();
     for (index, model) in config.models.iter().enumerate() {
         match check_model(model, config) {
-            Ok(CheckedModel { labels: names, family }) => {
+            Ok(CheckedModel { labels: names, can_tile, role }) => {
                 labels.insert(&model.name, names);
-                without_boxes.extend((!family.finds_objects()).then_some(&*model.name));
-                without_tiles.extend((!family.can_tile()).then_some(&*model.name));
+                roles.insert(&model.name, role);
+                without_tiles.extend((!can_tile).then_some(&*model.name));
             }
             Err(error) => {
                 report.refusal(span(entry("model", index), &["path"]), error.to_string(), &error.certainty());
             }
+        }
+    }
+    let mut beside: BTreeMap<&str, Vec<CascadeRole>> = BTreeMap::new();
+    for (index, model) in config.models.iter().enumerate() {
+        let Some(on) = model.on.as_deref() else { continue };
+        if let (Some(role_of_on), Some(role)) = (roles.get(on), roles.get(&*model.name)) {
+            let others = beside.entry(on).or_default();
+            if let Err(error) = cascade::check(role_of_on, others, role) {
+                report.report.error(span(entry("model", index), &["on"]), error.to_string());
+            }
+            others.push(role.clone());
+        }
+        if let Some(labels) = labels.get(on).filter(|labels| !labels.is_empty()) {
+            let (refusal, at) = (format!("model {on} does not have"), span(entry("model", index), &["on_classes"]));
+            check_labels(&model.on_classes, labels, &refusal, at, report.report);
         }
     }
     labels.retain(|_, names| !names.is_empty());
@@ -63,7 +78,7 @@ pub fn check(path: &Path, config: &Config, root: &DeTable<'_>, report: &mut Diag
         let models: Vec<_> = config.models_of(camera).map(|(_, model)| model).collect();
         // The camera's first model is the tracked one.
         let tracked = models.first().map_or("", |model| &*model.name);
-        if camera.track.is_some() && without_boxes.contains(&tracked) {
+        if camera.track.is_some() && roles.get(tracked).is_some_and(|role| !role.finds_objects()) {
             let message = format!("model {tracked} finds no objects, so there is nothing to track: remove this table");
             report.report.warning(span(entry("camera", index), &["track"]), message);
         }
@@ -105,7 +120,8 @@ pub fn check(path: &Path, config: &Config, root: &DeTable<'_>, report: &mut Diag
 /// What the checks need to know of a model that can be loaded.
 struct CheckedModel {
     labels: Vec<String>,
-    family: Family,
+    can_tile: bool,
+    role: CascadeRole,
 }
 
 /// Loads the model and creates its detector and buffers like `run`.
@@ -115,7 +131,8 @@ fn check_model(model: &ModelConfig, config: &Config) -> Result<CheckedModel, Ser
     Buffers::new(&config.buffers, loaded.device()).map_err(ServiceError::Buffers)?;
     Ok(CheckedModel {
         labels: detector.labels().iter().map(|label| label.to_string()).collect(),
-        family: loaded.card.head.family(),
+        can_tile: loaded.card.head.family().can_tile(),
+        role: CascadeRole::of(&model.name, &loaded.card.head, &detector),
     })
 }
 

@@ -153,7 +153,9 @@ pub fn models(seen: &StatusReport) -> TextTable {
     for model in &seen.models {
         let numbers = [model.runs, model.errors, model.rebuilds].map(|number| number.to_string());
         let texts = [model.backend.clone(), model.file.clone()];
-        table.push([model.name.clone()].into_iter().chain(numbers).chain(texts));
+        // One on detections is below the model that finds them.
+        let indent = if model.on.is_some() { "  " } else { "" };
+        table.push([format!("{indent}{}", model.name)].into_iter().chain(numbers).chain(texts));
     }
     table
 }

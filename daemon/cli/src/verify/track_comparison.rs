@@ -59,7 +59,8 @@ impl Side {
         let (values, detections) = (found.0.values(), found.1);
         let counted = detections.iter().take_while(|detection| detection.score >= model.score_threshold).count();
         let detections = &detections[..counted];
-        let result = LaneResult { frame: frame.facts(), model, detections, values, timings: Timings::default() };
+        let result =
+            LaneResult { frame: frame.facts(), model, detections, values, crops: &[], timings: Timings::default() };
         let tracks = tracks.step(&TrackSettings::default(), &result, buffers);
         (result, tracks)
     }

@@ -51,7 +51,7 @@ prop_compose! {
         let batch_wait = if max_batch == 1 { Duration::ZERO } else { batch_wait };
         ModelConfig {
             name: String::new(), path, sha256, card, score_threshold, iou_threshold, max_detections, classes, input_shapes, max_batch,
-            batch_wait, masks, mask_tolerance_pixels,
+            batch_wait, masks, mask_tolerance_pixels, ..ModelConfig::default()
         }
     }
 }

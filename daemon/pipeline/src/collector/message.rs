@@ -17,11 +17,11 @@ use visiond_tracker::{TrackReport, TrackState};
 use super::masks::MaskWriter;
 use super::rounding::{rounded_part, rounded_pixels, rounded_score, significant};
 use super::tracking::FrameTracks;
-use crate::lane_result::{LaneResult, ModelFacts};
+use crate::lane_result::{CropResults, LaneResult, ModelFacts};
 
 /// Returns the message of a camera for the result of its first model.
 pub fn message_of(camera: &Arc<str>, result: &LaneResult<'_>, tracks: FrameTracks<'_>) -> Message {
-    let LaneResult { frame, model, detections, values, timings, .. } = result;
+    let LaneResult { frame, model, detections, values, crops, timings } = result;
     Message {
         schema: SCHEMA,
         id: next_id(),
@@ -39,7 +39,7 @@ pub fn message_of(camera: &Arc<str>, result: &LaneResult<'_>, tracks: FrameTrack
         },
         model: Arc::clone(&model.message),
         timings_us: *timings,
-        detections: detections_of(detections, model, [frame.width, frame.height], tracks),
+        detections: detections_of(detections, crops, model, [frame.width, frame.height], tracks),
         attributes: attributes_of(&values.attributes),
         embedding: embedding_of(values),
         depth: depth_of(&values.depth),
@@ -58,6 +58,7 @@ fn next_id() -> Box<str> {
 /// Returns the detections in a frame of this width and height.
 fn detections_of(
     detections: &[Detection],
+    crops: &[CropResults],
     model: &ModelFacts,
     frame: [u32; 2],
     tracks: FrameTracks<'_>,
@@ -76,6 +77,9 @@ fn detections_of(
             message.area = Some(mask.area());
             let written = masks.write(mask);
             (message.segments, message.mask, message.truncated) = (written.segments, written.mask, written.truncated);
+        }
+        if let Some(results) = crops.get(index) {
+            results.clone().move_to(&mut message);
         }
         Some(message)
     };
@@ -119,18 +123,6 @@ fn detection_of(detection: &Detection, label: Arc<str>, keypoint_names: &[Arc<st
         None => None,
         Some(turned) => Some(oriented_of(turned)?),
     };
-    let keypoint = |(index, p): (usize, &Keypoint)| {
-        let score = match p.score {
-            None => None,
-            Some(score) => Some(rounded_score(score)?),
-        };
-        (p.x.is_finite() && p.y.is_finite()).then(|| KeypointMessage {
-            name: keypoint_names.get(index).cloned(),
-            x: rounded_pixels(f64::from(p.x)) as f32,
-            y: rounded_pixels(f64::from(p.y)) as f32,
-            score,
-        })
-    };
     let fraction = match detection.fraction {
         None => None,
         Some(fraction) => Some(rounded_part(fraction, 1e6)?),
@@ -142,9 +134,63 @@ fn detection_of(detection: &Detection, label: Arc<str>, keypoint_names: &[Arc<st
         bounds,
         oriented,
         fraction,
-        keypoints: detection.keypoints.iter().enumerate().map(keypoint).collect::<Option<_>>()?,
+        keypoints: keypoints_of(&detection.keypoints, keypoint_names)?,
         ..DetectionMessage::default()
     })
+}
+
+/// Returns the keypoints; `None` if a number is not finite.
+fn keypoints_of(keypoints: &[Keypoint], names: &[Arc<str>]) -> Option<Vec<KeypointMessage>> {
+    let keypoint = |(index, p): (usize, &Keypoint)| {
+        let score = match p.score {
+            None => None,
+            Some(score) => Some(rounded_score(score)?),
+        };
+        (p.x.is_finite() && p.y.is_finite()).then(|| KeypointMessage {
+            name: names.get(index).cloned(),
+            x: rounded_pixels(f64::from(p.x)) as f32,
+            y: rounded_pixels(f64::from(p.y)) as f32,
+            score,
+        })
+    };
+    keypoints.iter().enumerate().map(keypoint).collect()
+}
+
+impl CropResults {
+    /// Adds attributes and an embedding.
+    pub(crate) fn add_values(&mut self, values: &FrameValues) {
+        self.attributes.0.append(&mut attributes_of(&values.attributes).0);
+        self.embedding = self.embedding.take().or_else(|| embedding_of(values));
+    }
+
+    /// Adds the values of another one.
+    pub(crate) fn add_values_of(&mut self, other: &Self) {
+        self.attributes.0.extend_from_slice(&other.attributes.0);
+        self.embedding = self.embedding.take().or_else(|| other.embedding.clone());
+    }
+
+    /// Sets the keypoints, unless a number is not finite.
+    pub(crate) fn set_keypoints(&mut self, keypoints: &[Keypoint], names: &[Arc<str>]) {
+        self.keypoints = keypoints_of(keypoints, names).unwrap_or_default();
+    }
+
+    /// Adds a detection of `model`, called `name`, with the results of models on its own crop, unless a number is not finite.
+    pub(crate) fn add_detection(&mut self, detection: &Detection, model: &ModelFacts, name: &Arc<str>, inner: Self) {
+        let label = class_label(&model.labels, detection.class_id);
+        if let Some(mut message) = detection_of(detection, label, &model.keypoint_names) {
+            message.model = Some(Arc::clone(name));
+            inner.move_to(&mut message);
+            self.detections.push(message);
+        }
+    }
+
+    fn move_to(self, message: &mut DetectionMessage) {
+        let Self { keypoints, attributes, embedding, detections } = self;
+        if !keypoints.is_empty() {
+            message.keypoints = keypoints;
+        }
+        (message.attributes, message.embedding, message.detections) = (attributes, embedding, detections);
+    }
 }
 
 /// Returns the box of the corners x1, y1, x2, y2. The printed numbers add up: `x + width` is the rounded right edge, so a box that

@@ -34,8 +34,10 @@ fn collector(mask_warnings: &Arc<MaskWarnings>) -> Collector {
 fn join(collector: &Collector, model: &ModelFacts, detections: &[Detection]) -> Message {
     let frame = frame(&pool(1), 7).unwrap().facts();
     let (values, timings) = (&FrameValues::NONE, Timings { infer: 5, ..Timings::default() });
-    let result = LaneResult { frame, model, detections, values, timings };
-    collector.join(&result, Instant::now(), &mut TrackBuffers::default())
+    let result = LaneResult { frame, model, detections, values, crops: &[], timings };
+    let mut tracks = TrackBuffers::default();
+    collector.track(&result, &mut tracks);
+    collector.join(&result, tracks.reports(), Instant::now())
 }
 
 #[test]

@@ -66,6 +66,18 @@ pub struct TrackBuffers {
     step: Step,
 }
 
+impl TrackBuffers {
+    /// Returns the track of each detection of the last step.
+    pub fn reports(&self) -> &[Option<TrackReport>] {
+        &self.step.tracks
+    }
+
+    /// Forgets the last step.
+    pub fn clear(&mut self) {
+        self.step.tracks.clear();
+    }
+}
+
 /// The tracks of a camera. Outlives the camera's collector, so that a reload keeps the ids.
 #[derive(Debug)]
 pub struct CameraTracks {

@@ -95,6 +95,7 @@ fn fake_model(name: &str, batch: usize, max_in_flight: usize, act: fn(u8) -> Act
         runner: Some(Box::new(Fake::new(batch, max_in_flight, act))),
         batch_wait: Duration::ZERO,
         build: Box::new(move || Ok(Box::new(Fake::new(batch, max_in_flight, act)))),
+        cascade: Cascade::default(),
     }
 }
 

@@ -12,6 +12,7 @@ use visiond_message::Message;
 use visiond_system::testing::{HANG, hang, wait_until};
 
 use super::*;
+use crate::cascade::Cascade;
 use crate::lane::testing::{self, Act, Fake};
 use crate::model_runner::{ModelRunner, RunError};
 
@@ -103,6 +104,7 @@ fn lane(with_model: bool, cameras: Vec<CameraSpec>) -> PipelineSpec {
         runner: Some(make()),
         batch_wait: Duration::ZERO,
         build: Box::new(move || Ok(make())),
+        cascade: Cascade::default(),
     });
     PipelineSpec { lanes: vec![LaneSpec { model: "fake".into(), new_model }], cameras }
 }

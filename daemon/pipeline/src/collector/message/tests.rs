@@ -47,7 +47,11 @@ fn frame_of(width: u32, height: u32) -> FrameFacts {
 /// The message for these in a frame.
 fn joined(frame: FrameFacts, model: &ModelFacts, detections: &[Detection], values: &FrameValues) -> Message {
     let timings = Timings::default();
-    message_of(&"door".into(), &LaneResult { frame, model, detections, values, timings }, FrameTracks::default())
+    message_of(
+        &"door".into(),
+        &LaneResult { frame, model, detections, values, crops: &[], timings },
+        FrameTracks::default(),
+    )
 }
 
 /// A model whose classes have this name, and whose masks have this form.
@@ -135,6 +139,7 @@ fn message() -> impl Strategy<Value = (Message, Vec<Detection>)> {
                     model: &model,
                     detections: &seen,
                     values: &values,
+                    crops: &[],
                     timings: Timings { capture, queue, preprocess, infer, postprocess, total },
                 };
                 let message = message_of(&camera.into(), &result, FrameTracks::default());

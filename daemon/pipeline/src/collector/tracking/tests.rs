@@ -39,7 +39,7 @@ fn message(
     detections: &[Detection],
 ) -> Message {
     let (values, timings) = (&FrameValues::NONE, Timings::default());
-    let result = LaneResult { frame, model, detections, values, timings };
+    let result = LaneResult { frame, model, detections, values, crops: &[], timings };
     message_of(&"door".into(), &result, tracks.step(settings, &result, &mut TrackBuffers::default()))
 }
 
