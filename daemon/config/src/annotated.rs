@@ -155,9 +155,16 @@ pub(super) mod tests {
     #[test]
     fn every_key_can_be_uncommented() {
         // `levels` requires another `format` than the example's and no `color_range`; a camera's certificate requires another
-        // URL; the corners of a polygon are fractions. A camera with `models` has no `model`.
-        let others =
-            ["model = \"objects\"", "frame_size ", "levels ", "fingerprint ", "ca = \"/etc/visiond/camera.pem\""];
+        // URL; the corners of a polygon are fractions. A camera with `models` has no `model`, and without `group` no
+        // `group_timeout`.
+        let others = [
+            "model = \"objects\"",
+            "group_timeout ",
+            "frame_size ",
+            "levels ",
+            "fingerprint ",
+            "ca = \"/etc/visiond/camera.pem\"",
+        ];
         let is_key = |rest: &&str| !rest.starts_with(' ') && !others.iter().any(|other| rest.starts_with(other));
         let key = |line: &str| line.strip_prefix('#').filter(is_key).map(str::to_owned);
         let text: Vec<_> = super::text().lines().map(|line| key(line).unwrap_or_else(|| line.to_owned())).collect();
