@@ -17,7 +17,7 @@ import unittest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import sync_playwright
 
-from running import Daemon, Proxy, absent, free_port, pattern
+from running import NETWORK, Daemon, Proxy, absent, free_port, pattern
 
 MOST_BYTES = 100_000
 PAGE = pathlib.Path(__file__).resolve().parents[2] / "daemon/web/src/page"
@@ -368,6 +368,13 @@ class LivePage(unittest.TestCase):
         # Too long ago, or after the picture.
         self.assertEqual(boxes([("people", 1, 2), *fast, ("cars", 1100, 1)], 1100), [1100, 1])
         self.assertEqual(boxes([*fast, ("people", 499, 2)], 498), [498, 1])
+
+    def test_a_message_of_several_models_shows_the_boxes_of_each(self):
+        more = f'[[model]]\nname = "again"\npath = "{NETWORK}"\n'
+        grouped = pattern("bars", fps=10).replace('name = "bars"\n', 'name = "bars"\nmodels = ["tiny", "again"]\ngroup = true\n')
+        page = self.open(self.daemon(more + grouped))
+        # Each finds a box of each of eight colours.
+        wait("the boxes of both", lambda: self.shown(page)[1] > 12)
 
     def test_attributes_are_a_line_of_text_whatever_their_names_hold(self):
         page = self.modules()
