@@ -432,12 +432,13 @@ impl Lane {
         state.works.iter().for_each(|work| trace.frame(&work.camera.metrics.name, work.facts.sequence));
         state.views_per_frame = 1;
         while !state.works.is_empty() {
-            if state.in_flight.len() == runner.max_in_flight() {
+            let waits = state.in_flight.len() == runner.max_in_flight();
+            if waits {
                 self.finish_oldest(runner, facts, state);
-                if state.lost.is_some() || self.stop.is_raised() {
-                    state.works.drain(..).for_each(|work| self.fail(&work));
-                    return;
-                }
+            }
+            if state.lost.is_some() || (waits && self.stop.is_raised()) {
+                state.works.drain(..).for_each(|work| self.fail(&work));
+                return;
             }
             self.fill_run(runner.batch(), state);
             self.begin_run(runner, state);
