@@ -155,9 +155,10 @@ pub(super) mod tests {
     #[test]
     fn every_key_can_be_uncommented() {
         // `levels` requires another `format` than the example's and no `color_range`; a camera's certificate requires another
-        // URL; the corners of a polygon are fractions. A camera with `models` has no `model`.
-        let others =
-            ["model = \"objects\"", "frame_size ", "levels ", "fingerprint ", "ca = \"/etc/visiond/camera.pem\""];
+        // URL; the corners of a polygon are fractions. A camera with `models` has no `model`, and tiles of a `size` no `columns` and
+        // `rows`.
+        let camera = ["model = \"objects\"", "frame_size ", "levels ", "columns = 3", "rows = 2"];
+        let others = [&camera[..], &["fingerprint ", "ca = \"/etc/visiond/camera.pem\""]].concat();
         let is_key = |rest: &&str| !rest.starts_with(' ') && !others.iter().any(|other| rest.starts_with(other));
         let key = |line: &str| line.strip_prefix('#').filter(is_key).map(str::to_owned);
         let text: Vec<_> = super::text().lines().map(|line| key(line).unwrap_or_else(|| line.to_owned())).collect();
@@ -200,6 +201,7 @@ pub(super) mod tests {
             "privacy",
             "rtsp",
             "several-models",
+            "tiles",
             "two-cameras",
             "usb-camera",
         ];

@@ -323,7 +323,7 @@ fn a_camera_lists_its_models_by_name_or_with_settings() {
         ("models = [{ name = \"plates\", tiles = 640 }]", "`camera.models.tiles` must be a table"),
         (
             "models = [{ name = \"plates\", tiles = { size = 64 } }]",
-            "`tiles` cuts 1280x720 pixels into 24 columns and 14 rows, and a frame has at most 63 tiles",
+            "`tiles` cuts 1280x720 pixels into 25 columns and 14 rows, and a frame has at most 63 tiles",
         ),
         (
             "models = [{ name = \"plates\", crop = [1000, 0, 400, 400] }]",
