@@ -4,8 +4,6 @@
 //! picture have the same size, and the last column and row move inwards instead of reaching beyond the picture, as in `get_slice_bboxes`
 //! of SAHI's `slicing.py`. Sizes and steps are even, because chroma and mosaics begin at even pixels.
 
-use crate::view::{View, ViewError};
-
 /// The most views of a frame: its tiles, and the whole.
 pub const MAX_VIEWS: usize = 64;
 
@@ -78,63 +76,35 @@ impl TileAxis {
     }
 }
 
-/// How a model sees a frame: as a whole first, then tile by tile, row by row.
+/// The tiles of a picture, row by row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct FrameViews {
-    whole: View,
+pub struct TileGrid {
     columns: TileAxis,
     rows: TileAxis,
 }
 
-impl FrameViews {
-    /// Cuts the picture of a view.
-    ///
-    /// # Errors
-    /// There would be more than [`MAX_VIEWS`] views.
-    pub fn new(whole: View, tiling: Option<Tiling>) -> Result<Self, ViewError> {
-        let (width, height) = whole.picture_size();
-        let (columns, rows) = match tiling {
-            None => (TileAxis::whole(width), TileAxis::whole(height)),
-            Some(Tiling::Size { size, overlap }) => {
-                (TileAxis::of_size(width, size, overlap), TileAxis::of_size(height, size, overlap))
-            }
+impl TileGrid {
+    /// Cuts a picture of this width and height; without a tiling, it is its only tile.
+    pub fn new((width, height): (u32, u32), tiling: Option<Tiling>) -> Self {
+        let axis = |side: u32, is_row: bool| match tiling {
+            None => TileAxis::whole(side),
+            Some(Tiling::Size { size, overlap }) => TileAxis::of_size(side, size, overlap),
             Some(Tiling::Grid { columns, rows, overlap }) => {
-                (TileAxis::of_count(width, columns, overlap), TileAxis::of_count(height, rows, overlap))
+                TileAxis::of_count(side, if is_row { rows } else { columns }, overlap)
             }
         };
-        let views = Self { whole, columns, rows };
-        if u64::from(columns.count) * u64::from(rows.count) >= MAX_VIEWS as u64 {
-            return Err(ViewError::Tiles { width, height, columns: columns.count, rows: rows.count });
-        }
-        Ok(views)
+        Self { columns: axis(width, false), rows: axis(height, true) }
     }
 
-    /// Returns how many views there are, 1 to [`MAX_VIEWS`]. A picture that is no larger than a tile has one.
-    #[allow(clippy::len_without_is_empty)]
-    pub fn len(&self) -> usize {
-        match (self.columns.count * self.rows.count) as usize {
-            1 => 1,
-            tiles => 1 + tiles,
-        }
+    /// Returns the numbers of columns and rows.
+    pub fn size(&self) -> (u32, u32) {
+        (self.columns.count, self.rows.count)
     }
 
-    /// Returns the view of the whole picture, which is the first.
-    pub fn whole(&self) -> View {
-        self.whole
-    }
-
-    /// Returns a view by its number, which is below [`Self::len`].
-    pub fn get(&self, index: usize) -> View {
-        let Some(tile) = (index as u32).checked_sub(1) else { return self.whole };
-        let (column, row) = (tile % self.columns.count, tile / self.columns.count);
-        let (left, top) = (f64::from(self.columns.start(column)), f64::from(self.rows.start(row)));
-        let (right, bottom) = (left + f64::from(self.columns.tile), top + f64::from(self.rows.tile));
-        let (ax, ay) = self.whole.point_to_frame(left, top);
-        let (bx, by) = self.whole.point_to_frame(right, bottom);
-        let (x, y) = (ax.min(bx) as u32, ay.min(by) as u32);
-        let part = [x, y, (ax - bx).abs() as u32, (ay - by).abs() as u32];
-        // A tile is inside of the picture, which is inside of the frame.
-        View::new(self.whole.frame_size(), part, self.whole.orientation()).unwrap_or(self.whole)
+    /// Returns left, top, width and height of a tile.
+    pub fn tile(&self, index: u32) -> [u32; 4] {
+        let (column, row) = (index % self.columns.count, index / self.columns.count);
+        [self.columns.start(column), self.rows.start(row), self.columns.tile, self.rows.tile]
     }
 }
 
@@ -145,7 +115,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::view::{Crop, Flip, Orientation, ViewSpec};
+    use crate::view::{Crop, Flip, FrameViews, Orientation, View, ViewSpec};
 
     fn views(frame: (u32, u32), tiling: Tiling) -> FrameViews {
         FrameViews::new(View::whole(frame), Some(tiling)).unwrap()
@@ -223,7 +193,8 @@ mod tests {
             prop_assert!((1..=MAX_VIEWS).contains(&views.len()));
             prop_assert_eq!(views.get(0), whole);
             let (picture_width, picture_height) = whole.picture_size();
-            for (axis, side) in [(views.columns, picture_width), (views.rows, picture_height)] {
+            let grid = TileGrid::new(whole.picture_size(), Some(tiling));
+            for (axis, side) in [(grid.columns, picture_width), (grid.rows, picture_height)] {
                 let starts: Vec<_> = (0..axis.count).map(|index| axis.start(index)).collect();
                 prop_assert_eq!(starts[0], 0);
                 prop_assert_eq!(starts[starts.len() - 1] + axis.tile, side);
@@ -236,7 +207,7 @@ mod tests {
                 }
             }
             if let Tiling::Grid { columns, rows, .. } = tiling {
-                prop_assert!(views.columns.count <= columns && views.rows.count <= rows);
+                prop_assert!(grid.columns.count <= columns && grid.rows.count <= rows);
             }
             // As each pixel of the frame is in a tile, no tile was replaced by the whole.
             let tiles: Vec<_> = (1..views.len()).map(|index| views.get(index).crop()).collect();

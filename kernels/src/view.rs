@@ -8,7 +8,7 @@ use std::f64::consts::FRAC_PI_2;
 use std::fmt;
 
 use crate::oriented::OrientedBox;
-use crate::tiling::{FrameViews, MAX_VIEWS, Tiling};
+use crate::tiling::{MAX_VIEWS, TileGrid, Tiling};
 
 /// One of the eight ways to turn and mirror a picture by whole quarters.
 ///
@@ -305,6 +305,50 @@ impl ViewSpec {
     /// The frame does not have that part, or there are more than [`MAX_VIEWS`].
     pub fn views(&self, frame: (u32, u32)) -> Result<FrameViews, ViewError> {
         FrameViews::new(self.of(frame)?, self.tiling)
+    }
+}
+
+/// How a model sees a frame: as a whole first, then tile by tile, row by row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FrameViews {
+    whole: View,
+    grid: TileGrid,
+}
+
+impl FrameViews {
+    /// Cuts the picture of a view.
+    ///
+    /// # Errors
+    /// There would be more than [`MAX_VIEWS`] views.
+    pub fn new(whole: View, tiling: Option<Tiling>) -> Result<Self, ViewError> {
+        let (width, height) = whole.picture_size();
+        let grid = TileGrid::new((width, height), tiling);
+        let (columns, rows) = grid.size();
+        if u64::from(columns) * u64::from(rows) >= MAX_VIEWS as u64 {
+            return Err(ViewError::Tiles { width, height, columns, rows });
+        }
+        Ok(Self { whole, grid })
+    }
+
+    /// Returns how many views there are, 1 to [`MAX_VIEWS`]. A picture that is no larger than a tile has one.
+    #[allow(clippy::len_without_is_empty)]
+    pub fn len(&self) -> usize {
+        let (columns, rows) = self.grid.size();
+        match (columns * rows) as usize {
+            1 => 1,
+            tiles => 1 + tiles,
+        }
+    }
+
+    /// Returns a view by its number, which is below [`Self::len`].
+    pub fn get(&self, index: usize) -> View {
+        let Some(tile) = (index as u32).checked_sub(1) else { return self.whole };
+        let [left, top, width, height] = self.grid.tile(tile);
+        let (ax, ay) = self.whole.point_to_frame(f64::from(left), f64::from(top));
+        let (bx, by) = self.whole.point_to_frame(f64::from(left + width), f64::from(top + height));
+        let part = [ax.min(bx), ay.min(by), (ax - bx).abs(), (ay - by).abs()].map(|pixels| pixels as u32);
+        // A tile is inside of the picture, which is inside of the frame.
+        View::new(self.whole.frame, part, self.whole.orientation).unwrap_or(self.whole)
     }
 }
 

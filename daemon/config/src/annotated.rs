@@ -214,6 +214,7 @@ pub(super) mod tests {
             "privacy",
             "rtsp",
             "several-models",
+            "tiles",
             "two-cameras",
             "usb-camera",
         ];

@@ -27,8 +27,7 @@ use parking_lot::Mutex;
 use visiond_engine::detector::{Detection, RunCounts, RunId, RunTimings, ViewMerger};
 use visiond_frames::clock::Clock;
 use visiond_frames::frame::{Frame, FrameFacts};
-use visiond_kernels::tiling::FrameViews;
-use visiond_kernels::view::ViewError;
+use visiond_kernels::view::{FrameViews, ViewError};
 use visiond_message::Timings;
 use visiond_system::backoff::Backoff;
 use visiond_system::exit::{Exit, ExitError};
@@ -419,12 +418,13 @@ impl Lane {
         state.works.iter().for_each(|work| trace.frame(&work.camera.topic, work.facts.sequence));
         state.views_per_frame = 1;
         while !state.works.is_empty() {
-            if state.in_flight.len() == runner.max_in_flight() {
+            let waits = state.in_flight.len() == runner.max_in_flight();
+            if waits {
                 self.finish_oldest(runner, facts, state);
-                if state.lost.is_some() || self.stop.is_raised() {
-                    state.works.drain(..).for_each(|work| self.fail(work));
-                    return;
-                }
+            }
+            if state.lost.is_some() || (waits && self.stop.is_raised()) {
+                state.works.drain(..).for_each(|work| self.fail(work));
+                return;
             }
             self.fill_run(runner.batch(), state);
             self.begin_run(runner, state);

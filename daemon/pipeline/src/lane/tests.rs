@@ -543,6 +543,14 @@ fn tiles_share_a_run_with_the_frames_of_other_cameras() {
 }
 
 #[test]
+fn nothing_more_is_begun_on_a_lost_gpu() {
+    let stop = Stop::new().unwrap();
+    let (_, _, state, cameras) = begin_two(&stop, 1, 9, |_| Act::LoseGpu);
+    assert!(state.lost.is_some() && state.in_flight.is_empty() && state.works.is_empty());
+    assert_eq!(cameras.map(|camera| camera.snapshot().dropped[DropCause::Failed as usize]), [1, 1]);
+}
+
+#[test]
 fn stop_does_not_wait_for_the_rest_of_the_tiles() {
     let stop = Stop::new().unwrap();
     stop.raise();

@@ -2,7 +2,8 @@
 
 use proptest::prelude::*;
 use visiond_kernels::oriented::OrientedBox;
-use visiond_kernels::tiling::{FrameViews, Tiling};
+use visiond_kernels::tiling::Tiling;
+use visiond_kernels::view::FrameViews;
 
 use super::*;
 use crate::detector::Keypoint;
@@ -61,13 +62,13 @@ fn an_object_in_both_tiles_has_the_box_of_the_better_one_that_is_not_cut_off() {
 #[test]
 fn neighbours_that_a_view_sees_apart_stay_apart() {
     // Two people, one half behind the other: the model's suppression left both, in both views.
-    let people = |score: f32, shift: f32| {
+    let people = |scores: [f32; 2], shift: f32| {
         vec![
-            object(0, score, [100.0 + shift, 100.0, 140.0 + shift, 200.0]),
-            object(0, score - 0.1, [118.0 + shift, 100.0, 158.0 + shift, 200.0]),
+            object(0, scores[0], [100.0 + shift, 100.0, 140.0 + shift, 200.0]),
+            object(0, scores[1], [118.0 + shift, 100.0, 158.0 + shift, 200.0]),
         ]
     };
-    let found = boxes([people(0.5, 3.0), people(0.9, 0.0), vec![]]);
+    let found = boxes([people([0.5, 0.4], 3.0), people([0.9, 0.8], 0.0), vec![]]);
     let wanted = [(0, 0.9, [100.0, 100.0, 140.0, 200.0]), (0, 0.8, [118.0, 100.0, 158.0, 200.0])];
     assert_eq!(found, wanted);
     // A child in front of an adult that only the whole frame shows.
