@@ -217,9 +217,9 @@ impl MaskPlan {
                 let (first, last) =
                     (masked.iter().map(|run| run.1.start).min(), masked.iter().map(|run| run.1.end).max());
                 let (Some(first), Some(last)) = (first, last) else { continue };
-                let touched = columns.windows(2).filter(|block| block[0] < last && first < block[1]);
+                let mut touched = columns.windows(2).filter(|block| block[0] < last && first < block[1]);
                 let mut edges: Vec<_> = touched.clone().map(|block| block[0]).collect();
-                edges.extend(touched.last().map(|block| block[1]));
+                edges.extend(touched.next_back().map(|block| block[1]));
                 let every = of_kind.len().div_ceil(SAMPLED_ROWS);
                 let rows = of_kind.iter().step_by(every).map(|&row| self.start_of(plane, row)).collect();
                 self.bands.push(Band { cell, edges, rows, masked });
