@@ -433,7 +433,8 @@ mod tests {
         assert_eq!(of(Crop::Fractions([0.25, 0.0, 0.5, 1.0]), (1920, 1080)), Ok([480, 0, 960, 1080]));
         // The same pixels of the size that they were written for.
         for side in 2..500 {
-            let part = Crop::Pixels([side / 2 & !1, 0, side - (side / 2 & !1), 4]);
+            let half = (side / 2) & !1;
+            let part = Crop::Pixels([half, 0, side - half, 4]);
             assert_eq!(of(part.in_fractions((side, 9)), (side, 9)), of(part, (side, 9)));
         }
         assert_eq!(

@@ -217,9 +217,9 @@ impl MaskPlan {
                 let (first, last) =
                     (masked.iter().map(|run| run.1.start).min(), masked.iter().map(|run| run.1.end).max());
                 let (Some(first), Some(last)) = (first, last) else { continue };
-                let touched = columns.windows(2).filter(|block| block[0] < last && first < block[1]);
+                let mut touched = columns.windows(2).filter(|block| block[0] < last && first < block[1]);
                 let mut edges: Vec<_> = touched.clone().map(|block| block[0]).collect();
-                edges.extend(touched.last().map(|block| block[1]));
+                edges.extend(touched.next_back().map(|block| block[1]));
                 let every = of_kind.len().div_ceil(SAMPLED_ROWS);
                 let rows = of_kind.iter().step_by(every).map(|&row| self.start_of(plane, row)).collect();
                 self.bands.push(Band { cell, edges, rows, masked });
@@ -284,38 +284,48 @@ impl Band {
             let row = &bytes[start + first..start + last];
             sums.iter_mut().zip(row).for_each(|(sum, byte)| *sum += u16::from(*byte));
         }
-        for block in self.edges.windows(2) {
-            let mean = self.mean(&scratch.sums[block[0]..block[1]]);
-            for cell in scratch.row[block[0]..block[1]].chunks_mut(self.cell.bytes()) {
-                cell.copy_from_slice(&mean[..cell.len()]);
-            }
+        match self.cell.bytes() {
+            1 => self.make_row::<1>(scratch),
+            2 => self.make_row::<2>(scratch),
+            3 => self.make_row::<3>(scratch),
+            _ => self.make_row::<4>(scratch),
         }
         for (start, run) in &self.masked {
             bytes[start + run.start..start + run.end].copy_from_slice(&scratch.row[run.clone()]);
         }
     }
 
+    /// Makes a row of means from the sums; a cell has `N` bytes.
+    fn make_row<const N: usize>(&self, scratch: &mut Scratch) {
+        for block in self.edges.windows(2) {
+            let mean = self.mean::<N>(&scratch.sums[block[0]..block[1]]);
+            let mut cells = scratch.row[block[0]..block[1]].chunks_exact_mut(N);
+            cells.by_ref().for_each(|cell| cell.copy_from_slice(&mean));
+            let rest = cells.into_remainder();
+            rest.copy_from_slice(&mean[..rest.len()]);
+        }
+    }
+
     /// Returns the mean of each sample of a block, from the sums of its columns, as the bytes of a cell. A cell that the frame cuts off
     /// counts for nothing; a block that has no whole one becomes grey.
-    fn mean(&self, sums: &[u16]) -> [u8; 4] {
-        let mut cell_sums = [0_u64; 4];
-        let cells = sums.chunks_exact(self.cell.bytes());
-        let count = (cells.len() * self.rows.len()) as u64;
+    fn mean<const N: usize>(&self, sums: &[u16]) -> [u8; N] {
+        let cells = sums.chunks_exact(N);
+        let count = (cells.len() * self.rows.len()) as u32;
         if count == 0 {
-            return [128; 4];
+            return [128; N];
         }
+        // A block has at most 618 cells in a row, whose sums are at most 2040.
+        let mut totals = [0_u32; N];
         for cell in cells {
-            cell_sums.iter_mut().zip(cell).for_each(|(sum, byte)| *sum += u64::from(*byte));
+            totals.iter_mut().zip(cell).for_each(|(total, sum)| *total += u32::from(*sum));
         }
-        let mut bytes = [0; 4];
-        match self.cell.sample_bytes {
-            1 => bytes = cell_sums.map(|sum| (sum / count) as u8),
-            // The bytes of a sample are little-endian.
-            _ => {
-                for (mean, sums) in bytes.chunks_exact_mut(2).zip(cell_sums.chunks_exact(2)) {
-                    mean.copy_from_slice(&(((sums[0] + sums[1] * 256) / count) as u16).to_le_bytes());
-                }
-            }
+        if self.cell.sample_bytes == 1 {
+            return totals.map(|total| (total / count) as u8);
+        }
+        // The bytes of a sample are little-endian.
+        let mut bytes = [0; N];
+        for (mean, totals) in bytes.chunks_exact_mut(2).zip(totals.chunks_exact(2)) {
+            mean.copy_from_slice(&(((totals[0] + totals[1] * 256) / count) as u16).to_le_bytes());
         }
         bytes
     }
