@@ -51,6 +51,7 @@ mod several_models;
 mod spool;
 mod stopping;
 mod thermal;
+mod tiles;
 mod trace;
 mod verify;
 mod views;
