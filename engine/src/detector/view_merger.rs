@@ -24,8 +24,10 @@ const LEAST_SHARED: f64 = 0.5;
 const LEAST_IOU: f64 = 0.2;
 /// A box that ends within this part of its tile's side from an edge may be cut off there.
 const EDGE: f32 = 0.05;
-/// The most detections of a frame that are merged; worse ones are dropped. Bounds the pairs, which need 16 bytes each.
+/// The most detections of a frame that are merged; worse ones are dropped.
 const MOST: usize = 4096;
+/// The most pairs of a frame that are compared: 6 MB. That is each detection with one of every view.
+const MOST_PAIRS: usize = 64 * MOST;
 
 /// Collects the detections of a frame's views, and merges them.
 ///
@@ -61,6 +63,8 @@ struct Pair {
     iou: f64,
     first: u32,
     second: u32,
+    /// The one of the two with the smaller area.
+    smaller: u32,
 }
 
 /// The object of a detection, in a forest whose roots are objects.
@@ -69,6 +73,8 @@ struct Object {
     parent: u32,
     /// The views of a root's detections.
     views: u64,
+    /// Whether tiles cut off all of a root's detections.
+    is_cut: bool,
     /// The next detection of the object; the last one's is the first.
     next: u32,
 }
@@ -136,6 +142,7 @@ impl ViewMerger {
         self.objects.extend(self.origins.iter().zip(0..).map(|(origin, index)| Object {
             parent: index,
             views: origin.view,
+            is_cut: origin.is_cut,
             next: index,
         }));
     }
@@ -156,8 +163,12 @@ impl ViewMerger {
                     && other[3] > top
                     && origins[a].view != origins[b].view
                     && found[a].class_id == found[b].class_id;
-                if may_meet && let Some(iou) = same_object((&found[a], origins[a]), (&found[b], origins[b])) {
-                    pairs.push(Pair { iou, first: first.min(second), second: first.max(second) });
+                if may_meet
+                    && pairs.len() < MOST_PAIRS
+                    && let Some((iou, is_first)) = same_object((&found[a], origins[a]), (&found[b], origins[b]))
+                {
+                    let smaller = if is_first { first } else { second };
+                    pairs.push(Pair { iou, first: first.min(second), second: first.max(second), smaller });
                 }
             }
         }
@@ -166,13 +177,16 @@ impl ViewMerger {
 
     /// Joins the pairs whose objects have no view in common.
     fn join(&mut self) {
-        for &Pair { first, second, .. } in &self.pairs {
+        for &Pair { iou, first, second, smaller } in &self.pairs {
             let (a, b) = (root(&self.objects, first), root(&self.objects, second));
-            if self.objects[a].views & self.objects[b].views != 0 {
+            // A small object that one tile cuts off may be whole in another, which has been joined to it by now.
+            let is_part = iou >= LEAST_IOU || self.objects[root(&self.objects, smaller)].is_cut;
+            if !is_part || self.objects[a].views & self.objects[b].views != 0 {
                 continue;
             }
             let (a, b) = (a.min(b), a.max(b));
             self.objects[a].views |= self.objects[b].views;
+            self.objects[a].is_cut &= self.objects[b].is_cut;
             self.objects[b].parent = a as u32;
             // Two rings become one.
             let next = self.objects[a].next;
@@ -250,8 +264,9 @@ fn root(objects: &[Object], index: u32) -> usize {
     at
 }
 
-/// Returns the intersection over union of two detections of different views, if they may be the same object.
-fn same_object((a, a_origin): (&Detection, Origin), (b, b_origin): (&Detection, Origin)) -> Option<f64> {
+/// Returns the intersection over union of two detections of different views, if they may be the same object, and whether the first is
+/// the smaller one.
+fn same_object((a, a_origin): (&Detection, Origin), (b, b_origin): (&Detection, Origin)) -> Option<(f64, bool)> {
     let (iou, areas) = match (&a.oriented, &b.oriented) {
         (Some(a), Some(b)) => (oriented_iou(a, b), [a.area(), b.area()]),
         _ => {
@@ -263,9 +278,9 @@ fn same_object((a, a_origin): (&Detection, Origin), (b, b_origin): (&Detection, 
         }
     };
     let shared = iou * (areas[0] + areas[1]) / (1.0 + iou);
-    let smaller = if areas[0].total_cmp(&areas[1]) == Ordering::Greater { b_origin } else { a_origin };
-    let fits = iou >= LEAST_IOU || smaller.is_cut;
-    (fits && shared >= LEAST_SHARED * areas[0].min(areas[1])).then_some(iou)
+    let is_first = areas[0].total_cmp(&areas[1]) != Ordering::Greater;
+    let fits = iou >= LEAST_IOU || if is_first { a_origin.is_cut } else { b_origin.is_cut };
+    (fits && shared >= LEAST_SHARED * areas[0].min(areas[1])).then_some((iou, is_first))
 }
 
 /// Returns the box around two boxes.

@@ -80,6 +80,16 @@ fn neighbours_that_a_view_sees_apart_stay_apart() {
 }
 
 #[test]
+fn a_child_in_front_of_an_adult_stays_a_child_although_one_tile_cuts_it_off() {
+    // Only the whole frame shows the adult. The left tile cuts the child off, the right one shows it whole.
+    let adult = object(0, 0.9, [300.0, 20.0, 900.0, 620.0]);
+    let cut = object(0, 0.6, [590.0, 300.0, 639.0, 400.0]);
+    let child = object(0, 0.8, [590.0, 300.0, 650.0, 400.0]);
+    let found = boxes([vec![adult], vec![cut], vec![child]]);
+    assert_eq!(found, [(0, 0.9, [300.0, 20.0, 900.0, 620.0]), (0, 0.8, [590.0, 300.0, 650.0, 400.0])]);
+}
+
+#[test]
 fn masks_of_cut_parts_are_joined_and_otherwise_the_better_one_is_kept() {
     let mask = |left: u32, width: u32| Mask {
         left,
