@@ -112,7 +112,10 @@ impl Slot {
 
     /// Accepts no further frame, and releases a lane that waits to offer one.
     fn close(&self) {
-        self.state.lock().closed = true;
+        let mut state = self.state.lock();
+        // The thread may have panicked while it stored one.
+        (state.closed, state.storing) = (true, false);
+        drop(state);
         self.changed.notify_all();
     }
 }
@@ -205,6 +208,16 @@ impl Annotator {
             state.waiting.push_back((frame, seen, message, tails));
             self.slot.changed.notify_all();
         }
+    }
+
+    /// Drops the frames that wait, and releases a lane that waits to offer one.
+    pub fn drop_waiting(&self) {
+        let mut state = self.slot.state.lock();
+        state.forgotten += 1;
+        let waiting = std::mem::take(&mut state.waiting).len();
+        drop(state);
+        self.slot.changed.notify_all();
+        self.counters.dropped_busy.add(waiting as u64);
     }
 
     /// Drops the frames that wait, the one that is being drawn and the paths of tracks, because the camera's privacy masks have changed.

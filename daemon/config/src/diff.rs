@@ -97,7 +97,7 @@ impl ConfigDiff {
             let frames_of = |model: &CameraModelConfig| (model.name.clone(), model.max_fps, model.every);
             let same_models = models_a.iter().map(frames_of).eq(models_b.iter().map(frames_of));
             // Models on detections need more buffers.
-            let same_count = old.has_cascade(a) == new.has_cascade(b);
+            let same_count = old.cascades_of(a) == new.cascades_of(b);
             same_buffers
                 && same_count
                 && same_models

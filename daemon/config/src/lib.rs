@@ -93,9 +93,9 @@ impl Config {
         self.models.iter().filter(|model| self.cameras_of(model).next().is_some())
     }
 
-    /// Whether models run on the detections of a camera's models, which keeps its frames longer.
-    pub fn has_cascade(&self, camera: &CameraConfig) -> bool {
-        self.models_of(camera).any(|(model, _)| self.crop_models_of(model).next().is_some())
+    /// Returns how many of a camera's models have models on their detections, which keeps its frames longer.
+    pub fn cascades_of(&self, camera: &CameraConfig) -> usize {
+        self.models_of(camera).filter(|(model, _)| self.crop_models_of(model).next().is_some()).count()
     }
 
     /// Returns the models that run: those of enabled cameras, each followed by its cascade.

@@ -21,6 +21,7 @@ use visiond_frames::frame::Frame;
 use visiond_kernels::frame::FrameView;
 use visiond_kernels::view::{Orientation, View};
 use visiond_system::backoff::Backoff;
+use visiond_system::stop::Stop;
 use visiond_telemetry::metrics::LaneMetrics;
 use visiond_tracker::TrackReport;
 
@@ -132,6 +133,17 @@ struct Level<'a> {
     tracks: &'a [Option<TrackReport>],
 }
 
+/// What a cascade needs of its lane.
+#[derive(Clone, Copy)]
+pub(crate) struct LaneContext<'a> {
+    /// Its counters.
+    pub metrics: &'a LaneMetrics,
+    /// Its clock.
+    pub clock: &'a dyn Clock,
+    /// Begins no further run once it is raised.
+    pub stop: &'a Stop,
+}
+
 /// A frame and what its models see of it.
 struct CropFrame<'a> {
     frame: FrameView<'a>,
@@ -142,8 +154,7 @@ struct CropFrame<'a> {
     sequence: u64,
     /// The time of the frame.
     time: Duration,
-    lane: &'a LaneMetrics,
-    clock: &'a dyn Clock,
+    lane: LaneContext<'a>,
 }
 
 /// The models on the detections of a lane's model.
@@ -179,8 +190,7 @@ impl Cascade {
         camera: &Collector,
         result: &LaneResult<'_>,
         tracks: &[Option<TrackReport>],
-        lane: &LaneMetrics,
-        clock: &dyn Clock,
+        lane: LaneContext<'_>,
     ) -> Result<&[CropResults], RunError> {
         self.results.clear();
         let Some(frame) = frame.filter(|_| !self.is_empty()) else { return Ok(&[]) };
@@ -197,7 +207,6 @@ impl Cascade {
             sequence: result.frame.sequence,
             time: result.frame.time(),
             lane,
-            clock,
         };
         self.results.resize_with(result.detections.len(), CropResults::default);
         let level = Level { labels: &result.model.labels, detections: result.detections, tracks };
@@ -232,7 +241,8 @@ impl CropModel {
         // Also after an error: tracks have their last results.
         let kept = level.tracks.iter().zip(results.iter_mut()).filter_map(|(track, to)| Some((track.as_ref()?, to)));
         for (track, to) in kept {
-            if let Some(values) = self.state.tracks.values_of(track.id) {
+            let refresh = self.refresh().unwrap_or(REFRESH);
+            if let Some(values) = self.state.tracks.values_of(track.id, frame.time, refresh) {
                 to.add_values_of(values);
             }
         }
@@ -254,9 +264,13 @@ impl CropModel {
     /// Chooses the crops of a frame: of all detections that the settings ask for, best first, those without valid results.
     fn choose(&mut self, frame: &CropFrame<'_>, level: Level<'_>) {
         let refresh = self.refresh();
+        let is_away = self.runner.is_none() && frame.lane.clock.monotonic_ns() < self.state.retry_ns;
         let Self { settings, state: CropState { tracks, crops, spare, .. }, .. } = self;
         crops.clear();
         spare.clear();
+        if is_away {
+            return;
+        }
         let size = (frame.frame.width(), frame.frame.height());
         for (index, detection) in level.detections.iter().enumerate() {
             let crop = settings.crop_of(detection, level.labels, frame.area);
@@ -288,7 +302,7 @@ impl CropModel {
         results: &mut [CropResults],
     ) -> Result<(), RunError> {
         let mut done = 0;
-        while done < self.state.crops.len() {
+        while done < self.state.crops.len() && !frame.lane.stop.is_raised() {
             let Some(mut runner) = self.take_runner(frame)? else { return Ok(()) };
             let end = (done + runner.batch()).min(self.state.crops.len());
             let run = begin(runner.as_mut(), frame, &self.state.crops[done..end]);
@@ -296,7 +310,7 @@ impl CropModel {
             match run {
                 Ok((run_id, timings)) => {
                     self.count(runner.as_ref(), &timings, end - done);
-                    frame.lane.crop_runs.add(1);
+                    frame.lane.metrics.crop_runs.add(1);
                     for slot in 0..end - done {
                         self.read(runner.as_mut(), (run_id, slot), done + slot, frame, level, results);
                     }
@@ -314,13 +328,15 @@ impl CropModel {
                         Fault::Frame(_) | Fault::Run => {
                             self.metrics.runs.add(1);
                             self.state.failures += 1;
-                            if self.state.failures < FAILURES_UNTIL_REBUILD {
-                                self.runner = Some(runner);
-                            } else {
+                            if self.state.failures >= FAILURES_UNTIL_REBUILD {
                                 let (model, failures) = (&self.metrics.name, self.state.failures);
                                 log::warn!("model {model}: {failures} runs failed in a row, reloading it");
+                                let pause = self.state.backoff.pause();
+                                self.state.retry_ns = frame.lane.clock.monotonic_ns() + pause.as_nanos() as u64;
+                                return Ok(());
                             }
-                            return Ok(());
+                            // The other crops may do no harm.
+                            done = end;
                         }
                     }
                 }
@@ -335,7 +351,7 @@ impl CropModel {
         if let Some(runner) = self.runner.take() {
             return Ok(Some(runner));
         }
-        let now_ns = frame.clock.monotonic_ns();
+        let now_ns = frame.lane.clock.monotonic_ns();
         if now_ns < self.state.retry_ns {
             return Ok(None);
         }

@@ -218,7 +218,8 @@ impl Collector {
         }
         // Done before the annotator, so that a disk that hangs does not keep the daemon from being ready.
         lane.note_frame();
-        let Some(frame) = view else { return };
+        // A sink may have kept the lane for longer than a reload waits.
+        let Some(frame) = view.filter(|_| !self.gate.is_closed()) else { return };
         self.view.offer(&frame, &message);
         if let Some(annotator) = &self.annotator {
             match self.delivery {

@@ -37,7 +37,7 @@ use visiond_system::stop::Stop;
 use visiond_telemetry::metrics::{Activity, DropCause, LaneMetrics};
 use visiond_telemetry::trace;
 
-use crate::cascade::Cascade;
+use crate::cascade::{Cascade, LaneContext};
 use crate::collector::{CameraModel, Collector, Ticket, TrackBuffers};
 use crate::complaints::Complaints;
 use crate::frame_rate::FrameRate;
@@ -183,6 +183,11 @@ impl PendingFrame {
     /// Returns how the model sees the frame.
     fn views(&self) -> Result<FrameViews, ViewError> {
         self.camera.view_spec.views((self.facts.width, self.facts.height))
+    }
+
+    /// Whether this is the frame's last part.
+    fn is_complete(&self) -> bool {
+        self.failed.is_none() || self.views().is_ok_and(|views| views.len() == self.seen.end)
     }
 
     fn has_failed(&self) -> bool {
@@ -505,8 +510,11 @@ impl Lane {
         let run_id = run.run_id;
         match result {
             Ok(timings) => {
-                state.failures = 0;
-                state.backoff.reset();
+                // A run of some tiles of a frame says nothing of the others.
+                if run.works.iter().any(PendingFrame::is_complete) {
+                    state.failures = 0;
+                    state.backoff.reset();
+                }
                 let (now_ns, slots) = (self.clock.monotonic_ns(), slots_of(&run.works));
                 state.pacer.finished(
                     now_ns,
@@ -571,23 +579,23 @@ impl Lane {
             let start = start.checked_sub(state.seen.reading).unwrap_or(start);
             work.camera.selection.keep_wanted(&mut state.found, &model.labels);
             let PendingFrame { camera, facts, frame, timings: so_far, ticket, .. } = work;
-            let Some(_passing) = camera.pass() else {
-                camera.metrics.count_dropped_by(&self.metrics.name, DropCause::Unmasked, 1);
-                camera.drop_frame(ticket);
-                continue;
-            };
             let timings = Timings { preprocess: state.seen.preprocess_us, infer: state.seen.infer_us, ..so_far };
             camera.drop_ignored(&facts, model, &mut state.found);
             let (detections, values) = (&*state.found, runner.values());
             let result = LaneResult { frame: facts, model, detections, values, crops: &[], timings };
             camera.track(&result, &mut state.tracks);
-            let clock = &*self.clock;
-            let crops =
-                state.cascade.run(frame.as_deref(), &camera, &result, state.tracks.reports(), &self.metrics, clock);
+            let lane = LaneContext { metrics: &self.metrics, clock: &*self.clock, stop: &self.stop };
+            let crops = state.cascade.run(frame.as_deref(), &camera, &result, state.tracks.reports(), lane);
             let crops = crops.unwrap_or_else(|error| {
                 state.lost = Some(error.to_string());
                 &[]
             });
+            // After the models on the detections, which may take long: a reload that changes the masks waits for what passes.
+            let Some(_passing) = camera.pass() else {
+                camera.metrics.count_dropped_by(&self.metrics.name, DropCause::Unmasked, 1);
+                camera.drop_frame(ticket);
+                continue;
+            };
             // Tracing masks may take long or hang, so the watchdog monitors the lane meanwhile.
             let message = camera.join(&LaneResult { crops, ..result }, state.tracks.reports(), start);
             drop(trace);

@@ -123,8 +123,6 @@ struct RunningCamera {
     record: CameraRecord,
     /// One for each of its models, in their order.
     slots: Vec<LaneSlot>,
-    /// Passed by every result of its models.
-    gate: Arc<PublishGate>,
     annotator: Option<Arc<Annotator>>,
     stop: Stop,
     thread: JoinHandle<()>,
@@ -149,12 +147,21 @@ struct CameraRecord {
     tracks: Option<Arc<Mutex<CameraTracks>>>,
     /// `None` while each model has its own messages.
     joiner: Option<Arc<Joiner>>,
+    /// That of every frame since the privacy masks changed.
+    gate: Arc<PublishGate>,
 }
 
 impl CameraRecord {
     fn new(name: &Arc<str>) -> Self {
         let metrics = Arc::new(CameraMetrics::new(Arc::clone(name)));
-        Self { metrics, sequence: Arc::default(), mask_warnings: Arc::default(), tracks: None, joiner: None }
+        Self {
+            metrics,
+            sequence: Arc::default(),
+            mask_warnings: Arc::default(),
+            tracks: None,
+            joiner: None,
+            gate: Arc::default(),
+        }
     }
 }
 
@@ -305,11 +312,13 @@ impl Pipeline {
         let cameras = std::mem::take(&mut self.cameras);
         let (stay, going): (Vec<_>, Vec<_>) = cameras.into_iter().partition(stays);
         self.cameras = stay;
-        let changes_masks = |name: &Arc<str>| specs.iter().any(|spec| spec.name == *name && spec.changes_masks);
+        // A camera that goes may come back with masks.
+        let spec_of = |name: &Arc<str>| specs.iter().find(|spec| spec.name == *name);
+        let forgets = |name: &Arc<str>| spec_of(name).is_none_or(|spec| spec.changes_masks);
         for camera in &going {
             camera.stop.raise();
-            if changes_masks(&camera.record.metrics.name) {
-                camera.gate.close();
+            if forgets(&camera.record.metrics.name) {
+                camera.record.gate.close();
             }
             for LaneSlot { mailbox, number, model, .. } in &camera.slots {
                 if mailbox.remove(*number).is_some() {
@@ -319,8 +328,9 @@ impl Pipeline {
         }
         let deadline = Instant::now() + JOIN_TIMEOUT;
         let mut records = HashMap::new();
-        for RunningCamera { mut record, gate, annotator, thread, preview, .. } in going {
+        for RunningCamera { mut record, annotator, thread, preview, .. } in going {
             let (name, joiner) = (Arc::clone(&record.metrics.name), record.joiner.clone());
+            let gate = Arc::clone(&record.gate);
             if let Some(preview) = preview
                 && !finished_by([&preview], deadline)
             {
@@ -333,22 +343,30 @@ impl Pipeline {
                 // The old thread still uses the old metrics and sequence.
                 let sequence = AtomicU64::new(record.sequence.load(Ordering::Relaxed));
                 // The joiner counts in the old metrics.
-                let (mask_warnings, tracks) = (record.mask_warnings, record.tracks);
-                record =
-                    CameraRecord { sequence: Arc::new(sequence), mask_warnings, tracks, ..CameraRecord::new(&name) };
+                let CameraRecord { mask_warnings, tracks, gate, .. } = record;
+                let sequence = Arc::new(sequence);
+                record = CameraRecord { sequence, mask_warnings, tracks, gate, ..CameraRecord::new(&name) };
             }
-            if changes_masks(&name) {
+            if forgets(&name) {
+                // Each camera has its own time, whatever the others took.
+                let deadline = Instant::now() + JOIN_TIMEOUT;
                 self.forget_frames(&name, &gate, joiner.as_deref(), annotator.as_deref(), deadline);
+                record.gate = Arc::default();
             } else if let Some(joiner) = joiner {
-                // Of the frames that were taken out of the mailboxes.
-                joiner.flush();
+                if spec_of(&name).is_some_and(|spec| spec.group_timeout.is_none()) {
+                    // From now on, each model has its own messages.
+                    joiner.flush_all();
+                } else {
+                    // Of the frames that were taken out of the mailboxes.
+                    joiner.flush();
+                }
             }
             records.insert(name, record);
         }
         records
     }
 
-    /// Drops what is left of a camera's frames and results, because its privacy masks change. Its threads have ended, and its gate is
+    /// Drops what is left of a camera's frames and results, because its privacy masks change or it goes. Its threads have ended, and its gate is
     /// closed.
     fn forget_frames(
         &self,
@@ -358,6 +376,8 @@ impl Pipeline {
         annotator: Option<&Annotator>,
         deadline: Instant,
     ) {
+        // First, because a lane may wait to offer it a frame.
+        annotator.into_iter().for_each(|annotator| annotator.drop_waiting());
         if !gate.wait(deadline) {
             log::warn!("camera {name}: a message of a frame with its old privacy masks is still being published");
         }
@@ -411,7 +431,7 @@ impl Pipeline {
             if let Some(model) = camera.models.first() {
                 self.context.live.view(&camera.name).set_orientation(model.view.orientation);
             }
-            let collectors = |record: &mut CameraRecord, gate: &Arc<PublishGate>| -> Vec<_> {
+            let collectors = |record: &mut CameraRecord| -> Vec<_> {
                 if !camera.keeps_tracks || camera.track.is_none() {
                     record.tracks = None;
                 }
@@ -438,7 +458,7 @@ impl Pipeline {
                     let (delivery, outlet) = (camera.delivery, Arc::clone(&self.outlet));
                     let new = Collector::new(metrics, annotator, tracking, view, delivery, outlet, mask_warnings);
                     let new = new.for_model(model, index == 0).grouped(joiner.clone(), index);
-                    Arc::new(new.ignoring(camera.ignored.clone()).behind(gate))
+                    Arc::new(new.ignoring(camera.ignored.clone()).behind(&record.gate))
                 };
                 camera.models.iter().enumerate().map(collector).collect()
             };
@@ -446,19 +466,18 @@ impl Pipeline {
             match (camera.open, at) {
                 (Some(open), _) => {
                     let mut record = records.remove(&camera.name).unwrap_or_else(|| CameraRecord::new(&camera.name));
-                    let gate = Arc::default();
-                    let collectors = collectors(&mut record, &gate);
+                    let collectors = collectors(&mut record);
                     let models: Vec<_> = camera.models.iter().zip(&collectors).collect();
                     match self.start_camera(&models, record, open, camera.preview, camera.max_fps) {
                         Ok(running) => {
-                            self.cameras.push(RunningCamera { gate, annotator: camera.annotator, ..running });
+                            self.cameras.push(RunningCamera { annotator: camera.annotator, ..running });
                         }
                         Err(error) => result = Err(error),
                     }
                 }
                 (None, Some(at)) => {
                     let mut running = before.remove(at);
-                    let collectors = collectors(&mut running.record, &running.gate);
+                    let collectors = collectors(&mut running.record);
                     for (LaneSlot { mailbox, number, .. }, collector) in running.slots.iter().zip(collectors) {
                         mailbox.relabel(*number, collector);
                     }
@@ -530,8 +549,7 @@ impl Pipeline {
         };
         let name = format!("cam {}", record.metrics.name);
         let thread = thread::Builder::new().name(name).spawn(move || camera.run())?;
-        let (gate, annotator) = (Arc::default(), None);
-        Ok(RunningCamera { record, slots, gate, annotator, stop, thread, preview })
+        Ok(RunningCamera { record, slots, annotator: None, stop, thread, preview })
     }
 
     /// Starts the thread of a preview, which ends with its camera.

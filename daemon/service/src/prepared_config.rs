@@ -246,7 +246,7 @@ impl PreparedConfig {
             return Err(ServiceError::SharedFrames(name));
         }
         // A lane holds frames of two runs until the models on their detections have seen them.
-        let buffers = first.buffers.for_lanes(models.len() + usize::from(config.has_cascade(camera)));
+        let buffers = first.buffers.for_lanes(models.len() + config.cascades_of(camera));
         let opens = self.changes.cameras.contains_key(&*name);
         let area = |error| ServiceError::Area(Arc::clone(&name), error);
         let masks = camera.privacy_masks().map_err(area)?;
@@ -274,11 +274,14 @@ impl PreparedConfig {
         });
         let ignored = ignored.collect::<Result<_, ServiceError>>()?;
         let known = before.config.cameras.iter().find(|known| known.name == camera.name);
-        let keeps_tracks = known.is_some_and(|known| {
-            let first_before = before.config.models_of(known).next().map(|(_, model)| model.name);
-            known.source.shows_what(&camera.source) && first_before.as_ref() == listed.first().map(|model| &model.name)
-        });
         let changes_masks = known.is_some_and(|known| known.privacy != camera.privacy);
+        // What models said of a track's crops may be about pixels that are hidden now.
+        let keeps_tracks = !changes_masks
+            && known.is_some_and(|known| {
+                let first_before = before.config.models_of(known).next().map(|(_, model)| model.name);
+                known.source.shows_what(&camera.source)
+                    && first_before.as_ref() == listed.first().map(|model| &model.name)
+            });
         self.pipeline.cameras.push(CameraSpec {
             name,
             open,

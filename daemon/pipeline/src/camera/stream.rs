@@ -77,6 +77,8 @@ impl CameraStream {
         self.metrics.captured.add(1);
         if !self.frame_rate.takes(frame.timestamp.monotonic_ns) {
             self.metrics.count_dropped(DropCause::Skipped, 1);
+            // An earlier frame may have waited for too long.
+            self.joiner.iter().for_each(|joiner| joiner.flush());
             return true;
         }
         let queued_ns = self.clock.monotonic_ns();
@@ -85,7 +87,10 @@ impl CameraStream {
         // Several lanes may read a frame at once only if its memory needs no attaching, which the service checks: memory
         // attached to one lane's stream is inaccessible to the others.
         let (frame, mut is_wanted) = (Arc::new(frame), false);
-        let group = self.joiner.as_ref().map(|joiner| joiner.announce(frame.sequence));
+        let group = self.joiner.as_ref().map(|joiner| {
+            joiner.wait_for_room(&self.stop);
+            joiner.announce(frame.sequence)
+        });
         for LaneSlot { mailbox, number, model, frame_rate } in &mut self.slots {
             if !frame_rate.takes(frame.timestamp.monotonic_ns) {
                 self.metrics.count_dropped_by(model, DropCause::Skipped, 1);

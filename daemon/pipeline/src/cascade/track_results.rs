@@ -16,6 +16,8 @@ use crate::lane_result::CropResults;
 const GROWTH: f32 = 1.5;
 /// A detection whose score exceeds all that had a run by this much has a new run: it is seen better.
 const BETTER: f32 = 0.05;
+/// For this many times the usual time between two runs, results stay valid if there is no run: the model fails, or the box is too small.
+const VALID: u32 = 3;
 /// The part of each vote that the next one leaves: the last ten runs decide.
 const KEPT: f32 = 0.9;
 /// The labels of an attribute that a track remembers.
@@ -114,9 +116,10 @@ impl TrackResults {
         track.values.add_values(&FrameValues { attributes, embedding, ..FrameValues::NONE });
     }
 
-    /// Returns the values of a track; `None` if it had no run.
-    pub(super) fn values_of(&self, id: u64) -> Option<&CropResults> {
-        self.tracks.get(&id).map(|track| &track.values)
+    /// Returns the values of a track in a frame of this time; `None` if it had no run, or none for [`VALID`] times `refresh`.
+    pub(super) fn values_of(&self, id: u64, now: Duration, refresh: Duration) -> Option<&CropResults> {
+        let valid = |track: &&TrackResult| now.saturating_sub(track.at) <= refresh * VALID;
+        self.tracks.get(&id).filter(valid).map(|track| &track.values)
     }
 
     /// Forgets the half that was used longest ago.
@@ -229,6 +232,9 @@ mod tests {
         assert_eq!(tracks.due(0, &Detection::default(), Duration::ZERO, Duration::MAX), Due::Later);
         add(&mut tracks, 1 << 40, Reading::Number(1.0));
         assert!(tracks.tracks.len() <= TRACKS / 2 + 2, "{}", tracks.tracks.len());
-        assert!(tracks.values_of(0).is_some() && tracks.values_of(1).is_none(), "0 was seen again");
+        let values = |id| tracks.values_of(id, Duration::ZERO, Duration::from_secs(1)).is_some();
+        assert!(values(0) && !values(1), "0 was seen again");
+        assert!(tracks.values_of(0, Duration::from_secs(3), Duration::from_secs(1)).is_some());
+        assert!(tracks.values_of(0, Duration::from_secs(4), Duration::from_secs(1)).is_none(), "no run for long");
     }
 }

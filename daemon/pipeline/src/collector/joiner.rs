@@ -5,17 +5,19 @@
 //! frame, or the frame has waited for too long, the next thread that calls [`Joiner::flush`] publishes its message: a lane after each of
 //! its frames, and the camera after each of its own. Messages therefore leave in the order of the frames, one for each.
 //!
-//! Lock order: the joiner's lock, then those of the outlet. It is held while a message is published, so that two threads cannot
-//! swap messages. Only a sink that must lose nothing makes the others wait.
+//! Two locks: that of the groups is held for moments. The one for the order is taken first and held while messages are published, so
+//! that two threads cannot swap them; a sink that must lose nothing may take long. A thread that finds it taken goes on: the one that
+//! has it looks again before it is done.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 use visiond_message::Message;
 use visiond_system::backoff::RateLimit;
+use visiond_system::stop::Stop;
 use visiond_telemetry::metrics::{CameraMetrics, DropCause};
 
 use crate::outlet::Outlet;
@@ -23,14 +25,24 @@ use crate::outlet::Outlet;
 /// How often to log results that come too late.
 const QUIET: Duration = Duration::from_secs(60);
 
-/// Frames that may wait, in order to bound the memory: 200 ms at 300 frames per second. With more, the oldest no longer waits.
+/// Frames that may wait, in order to bound the memory: 200 ms at 300 frames per second. With more, the oldest no longer waits, or the
+/// source does, if it waits for its models.
 const MOST_WAITING: usize = 64;
+
+/// How often a camera that waits for room looks whether it shall stop.
+const ROOM_POLL: Duration = Duration::from_millis(50);
 
 /// Joins the messages of one camera. Outlives the camera's collectors, so that the order holds across a reload.
 pub struct Joiner {
     metrics: Arc<CameraMetrics>,
     outlet: Arc<Outlet>,
     state: Mutex<JoinerState>,
+    /// Wakes a camera that waits for room.
+    changed: Condvar,
+    /// Held while messages are published.
+    order: Mutex<()>,
+    /// Whether a thread wanted to publish while another one did.
+    again: AtomicBool,
 }
 
 struct JoinerState {
@@ -76,12 +88,27 @@ impl Joiner {
     /// Joins the messages of a camera.
     pub fn new(metrics: &Arc<CameraMetrics>, outlet: &Arc<Outlet>) -> Self {
         let state = JoinerState { timeout: None, groups: VecDeque::new(), late: RateLimit::new(QUIET) };
-        Self { metrics: Arc::clone(metrics), outlet: Arc::clone(outlet), state: Mutex::new(state) }
+        Self {
+            metrics: Arc::clone(metrics),
+            outlet: Arc::clone(outlet),
+            state: Mutex::new(state),
+            changed: Condvar::new(),
+            order: Mutex::new(()),
+            again: AtomicBool::new(false),
+        }
     }
 
     /// Sets how long a frame waits for its models; `None`: for all of them.
     pub fn set_timeout(&self, timeout: Option<Duration>) {
         self.state.lock().timeout = timeout;
+    }
+
+    /// Waits until fewer than [`MOST_WAITING`] frames wait, or `stop` is raised, if the source waits for its models.
+    pub fn wait_for_room(&self, stop: &Stop) {
+        let mut state = self.state.lock();
+        while state.timeout.is_none() && state.groups.len() >= MOST_WAITING && !stop.is_raised() {
+            self.changed.wait_for(&mut state, ROOM_POLL);
+        }
     }
 
     /// Notes a frame, whose number is higher than all before, and returns its ticket. The caller drops it once it has lent it to each
@@ -121,7 +148,11 @@ impl Joiner {
     pub fn flush(&self) {
         self.publish(|group, state, now_ns| {
             let waited = Duration::from_nanos(now_ns.saturating_sub(group.since_ns));
-            group.is_done() || state.timeout.is_some_and(|most| waited >= most) || state.groups.len() > MOST_WAITING
+            let is_late = state.timeout.is_some_and(|most| waited >= most);
+            // As long as no frame has a result, there is nothing to send instead.
+            let has_result = || state.groups.iter().any(|group| !group.results.is_empty());
+            let too_many = state.timeout.is_some() && state.groups.len() > MOST_WAITING;
+            group.is_done() || (is_late && has_result()) || too_many
         });
     }
 
@@ -139,19 +170,36 @@ impl Joiner {
     }
 
     fn publish(&self, is_due: impl Fn(&Group, &JoinerState, u64) -> bool) {
+        self.again.store(true, Ordering::SeqCst);
+        while self.again.load(Ordering::SeqCst)
+            && let Some(_order) = self.order.try_lock()
+        {
+            self.again.store(false, Ordering::SeqCst);
+            while let Some((group, now_ns)) = self.take_due(&is_due) {
+                self.send(group, now_ns);
+            }
+        }
+    }
+
+    /// Takes the oldest frame if it is due.
+    fn take_due(&self, is_due: impl Fn(&Group, &JoinerState, u64) -> bool) -> Option<(Group, u64)> {
         let mut state = self.state.lock();
         let now_ns = self.outlet.clock.monotonic_ns();
-        while state.groups.front().is_some_and(|oldest| is_due(oldest, &state, now_ns))
-            && let Some(group) = state.groups.pop_front()
-        {
-            self.send(group, now_ns);
+        let oldest = state.groups.front()?;
+        if !is_due(oldest, &state, now_ns) {
+            return None;
         }
+        let group = state.groups.pop_front()?;
+        self.changed.notify_all();
+        Some((group, now_ns))
     }
 
     fn send(&self, Group { ticket, mut results, .. }: Group, now_ns: u64) {
         // Its models have dropped the frame, and have counted that.
         if results.is_empty() || !self.outlet.message_limit.spend() {
-            return;
+            return results.iter().for_each(|(_, result)| {
+                self.metrics.count_dropped_by(&result.model.name, DropCause::Overload, 1);
+            });
         }
         results.sort_by_key(|(place, _)| *place);
         let published = |(_, mut result): (usize, Arc<Message>)| {

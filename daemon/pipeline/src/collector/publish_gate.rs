@@ -35,6 +35,11 @@ impl PublishGate {
         (!self.is_closed.load(Ordering::SeqCst)).then_some(passing)
     }
 
+    /// Whether no further result passes.
+    pub fn is_closed(&self) -> bool {
+        self.is_closed.load(Ordering::SeqCst)
+    }
+
     /// Lets no further result pass.
     pub fn close(&self) {
         self.is_closed.store(true, Ordering::SeqCst);
