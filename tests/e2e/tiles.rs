@@ -69,9 +69,13 @@ fn of_label<'f>(all: &'f [Found], label: &str) -> Vec<&'f Found> {
     all.iter().filter(|one| one.0 == label).collect()
 }
 
-/// Runs the camera on one frame to its end; returns its detections and the number of runs.
+/// Runs the camera on one frame to its end; returns its detections and the log.
 fn tiled(keys: &str, folder: &Path) -> (Vec<Found>, String) {
-    let ended = Daemon::start(&config(keys, folder)).finish();
+    tiled_by(&config(keys, folder))
+}
+
+fn tiled_by(config: &str) -> (Vec<Found>, String) {
+    let ended = Daemon::start(config).finish();
     assert!(ended.status.success(), "{}", ended.log);
     let messages = ended.daemon.messages("out.jsonl");
     assert_eq!(messages.len(), 1, "one message, whatever the runs: {}", ended.log);
@@ -141,7 +145,8 @@ fn tiles_give_what_the_model_finds_on_each_cut_file_merged() {
 fn a_grid_lies_in_the_crop_of_the_model_and_turns_with_the_camera() {
     let folder = tempfile::tempdir().unwrap();
     street(&folder.path().join("street.png"));
-    let (upright, _) = tiled(", crop = [896, 440, 640, 640], tiles = { columns = 2, rows = 1 }", folder.path());
+    let text = config(", crop = [896, 440, 640, 640], tiles = { columns = 2, rows = 1 }", folder.path());
+    let (upright, _) = tiled_by(&text.replace("source =", "crop_frame_size = [1920, 1080]\nsource ="));
     let cats = of_label(&upright, "cat");
     assert_eq!(cats.len(), 1, "{upright:?}");
     assert!(upright.iter().all(|one| one.2[0] >= 896.0 && one.2[1] >= 440.0), "{upright:?}");
@@ -153,7 +158,8 @@ fn a_grid_lies_in_the_crop_of_the_model_and_turns_with_the_camera() {
         &turned.path().join("street.png"),
     );
     let text = config(", crop = [440, 384, 640, 640], tiles = { columns = 2, rows = 1 }", turned.path());
-    let ended = Daemon::start(&text.replace("source =", "rotate = 90\nsource =")).finish();
+    let ended =
+        Daemon::start(&text.replace("source =", "rotate = 90\ncrop_frame_size = [1080, 1920]\nsource =")).finish();
     let messages = ended.daemon.messages("out.jsonl");
     let back: Vec<_> = found(&messages[0], [0.0, 0.0])
         .into_iter()
