@@ -93,7 +93,7 @@ impl Config {
         self.models.iter().filter(|model| self.cameras_of(model).next().is_some())
     }
 
-    /// Returns how many of a camera's models have models on their detections, which keeps its frames longer.
+    /// Returns the number of the camera's models with models on their detections. Each of them keeps frames longer.
     pub fn cascades_of(&self, camera: &CameraConfig) -> usize {
         self.models_of(camera).filter(|(model, _)| self.crop_models_of(model).next().is_some()).count()
     }

@@ -741,7 +741,7 @@ mod tests {
             bench.tick(start).await;
             let due = bench.cameras.next_snapshots["door"];
             bench.context.live.change_masks("door");
-            // It was made before the change, and nobody has seen it yet.
+            // It was made before the change, and no client has it yet.
             bench.cameras.snapshots.lock().push(snapshot("door", b"old", 0));
             let said = bench.tick(start + SECOND).await;
             assert_eq!(topics_of(&said), ["cameras/door/snapshot", "cameras/door/detections"]);
