@@ -47,10 +47,10 @@ impl TileAxis {
         Self { side, tile: side, step: side, count: 1 }
     }
 
-    /// Covers a side by tiles of one size.
+    /// Covers a side by tiles of one size. A tile that lacks a single pixel is the whole: a view moves an odd edge outwards.
     fn of_size(side: u32, size: u32, overlap: f64) -> Self {
-        let tile = size.next_multiple_of(2);
-        if tile >= side {
+        let tile = size.min(side).next_multiple_of(2);
+        if tile + 1 >= side {
             return Self::whole(side);
         }
         let shared = (f64::from(tile) * overlap) as u32;
@@ -63,7 +63,7 @@ impl TileAxis {
         let tiles = f64::from(count.max(1));
         let tile = (f64::from(side) / (tiles - (tiles - 1.0) * overlap)).ceil() as u32;
         let tile = tile.next_multiple_of(2);
-        if count <= 1 || tile >= side {
+        if count <= 1 || tile + 1 >= side {
             return Self::whole(side);
         }
         let step = (side - tile).div_ceil(count - 1).next_multiple_of(2);
@@ -136,6 +136,10 @@ mod tests {
         assert_eq!(views((3840, 2160), Tiling::Size { size: 640, overlap: 0.2 }).len(), 1 + 8 * 4);
         // A tile that reaches the edge exactly is the last.
         assert_eq!(views((1152, 640), Tiling::Size { size: 640, overlap: 0.2 }).len(), 3);
+        // A second tile of a picture that is one pixel wider would be all of it.
+        assert_eq!(views((641, 640), Tiling::Size { size: 640, overlap: 0.2 }).len(), 1);
+        assert_eq!(views((640, 640), Tiling::Size { size: u32::MAX, overlap: 0.2 }).len(), 1);
+        assert_eq!(views((643, 640), Tiling::Size { size: 640, overlap: 0.2 }).len(), 3);
     }
 
     #[test]
