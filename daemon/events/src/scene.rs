@@ -1,0 +1,227 @@
+//! The rules of a camera.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::clock::Clock;
+use crate::event::{Counters, EndReason, Event, EventIds, Sink};
+use crate::object::Object;
+use crate::rule::{MOST_RULES, Rule, RuleError};
+use crate::runner::{Frame, Runner};
+use crate::tracks::{PARKED_UNSEEN, Tracks};
+
+/// The greatest side of a frame in pixels.
+const LARGEST_SIDE: u32 = 1 << 16;
+
+/// Rules over the tracks of one camera.
+///
+/// Every event that begins also ends: call [`finish`](Self::finish) before dropping a scene.
+#[derive(Debug)]
+pub struct Scene {
+    /// The frame's size in units.
+    size: [i32; 2],
+    clock: Clock,
+    now: Duration,
+    /// The time of the last frame by the caller's clock.
+    at: Duration,
+    tracks: Tracks,
+    runners: Vec<Runner>,
+    /// Indices of `runners`, those that others depend on first.
+    order: Vec<usize>,
+    /// For each of `runners`, those that must and must not hold.
+    conditions: Vec<[Vec<usize>; 2]>,
+    ids: Arc<EventIds>,
+}
+
+impl Scene {
+    /// Makes a scene for frames of `width` and `height` pixels. Scenes share `ids`.
+    ///
+    /// # Errors
+    /// If a rule is wrong, see [`RuleError`].
+    pub fn new([width, height]: [u32; 2], rules: Vec<Rule>, ids: Arc<EventIds>) -> Result<Self, RuleError> {
+        let units = |pixels: u32| (1..=LARGEST_SIDE).contains(&pixels).then_some((pixels * 256) as i32);
+        let (Some(x), Some(y)) = (units(width), units(height)) else {
+            return Err(RuleError::FrameSize { width, height });
+        };
+        let mut scene = Self {
+            size: [x, y],
+            clock: Clock::default(),
+            now: Duration::ZERO,
+            at: Duration::ZERO,
+            tracks: Tracks::new(),
+            runners: Vec::new(),
+            order: Vec::new(),
+            conditions: Vec::new(),
+            ids,
+        };
+        scene.replace(rules, &mut Vec::new())?;
+        Ok(scene)
+    }
+
+    /// Replaces the rules. A rule that is the same as before goes on with its events, totals and state; the events of the others end.
+    /// Rules are on unless they were switched off before. `events` is cleared first.
+    ///
+    /// # Errors
+    /// If a rule is wrong. All rules then stay as they were.
+    pub fn replace(&mut self, rules: Vec<Rule>, events: &mut Vec<Event>) -> Result<(), RuleError> {
+        events.clear();
+        if rules.len() > MOST_RULES {
+            return Err(RuleError::TooManyRules { found: rules.len() });
+        }
+        let mut fresh = rules.into_iter().map(Runner::new).collect::<Result<Vec<_>, _>>()?;
+        let conditions = resolve(&fresh)?;
+        self.order = order(&fresh, &conditions)?;
+        self.conditions = conditions;
+        let mut sink = Sink { events, ids: &self.ids, at: self.at };
+        for mut old in self.runners.drain(..) {
+            match fresh.iter_mut().find(|new| new.rule.name == old.rule.name) {
+                Some(new) if new.rule == old.rule => *new = old,
+                new => {
+                    old.finish(EndReason::RuleRemoved, &self.tracks, self.now, &mut sink);
+                    if let Some(new) = new {
+                        new.on = old.on;
+                    }
+                }
+            }
+        }
+        self.runners = fresh;
+        Ok(())
+    }
+
+    /// Switches a rule on or off; returns whether there is a rule of this name. A rule that is off has no events and sees no tracks, and its
+    /// totals stay. `events` is cleared first.
+    pub fn switch(&mut self, name: &str, on: bool, events: &mut Vec<Event>) -> bool {
+        events.clear();
+        let Some(runner) = self.runners.iter_mut().find(|runner| &*runner.rule.name == name) else { return false };
+        if runner.on && !on {
+            let mut sink = Sink { events, ids: &self.ids, at: self.at };
+            runner.finish(EndReason::RuleOff, &self.tracks, self.now, &mut sink);
+        }
+        runner.on = on;
+        true
+    }
+
+    /// Takes in the objects of a frame of the time `at`, by any clock that usually goes ahead, and the ids of tracks that ended with it. A
+    /// frame without objects is one as well. `events` is cleared first, and then has the events of each rule by the order of conditions.
+    ///
+    /// A frame up to a second before the last one is late, and counts as of the same time. Where a clock is set back further, or forward by
+    /// more than a rule's `hold`, nothing is known of the time between: rules begin again.
+    ///
+    /// Costs a hash lookup for each object, and for each rule and track some comparisons. A rule looks at the points of its zone or line only
+    /// for a track that has moved and is within, or crosses, their bounding box. [`Kind::LeftBehind`](crate::Kind::LeftBehind) and
+    /// [`Kind::TakenAway`](crate::Kind::TakenAway) compare each of their objects with all tracks. Without allocation once the buffers, and
+    /// `events`, have grown. `cargo run --release -p visiond-events --example events-bench` measures it.
+    pub fn step(&mut self, at: Duration, objects: &[Object], ended: &[u64], events: &mut Vec<Event>) {
+        events.clear();
+        self.at = at;
+        let (now, elapsed) = self.clock.advance(at);
+        self.now = now;
+        self.tracks.see(objects, now);
+        let parked = self.runners.iter().any(|runner| runner.on && runner.rule.parked);
+        if parked {
+            self.tracks.find_parked(now);
+        }
+        let mut sink = Sink { events, ids: &self.ids, at };
+        while let Some(slot) = self.tracks.in_the_way() {
+            remove(&mut self.tracks, &mut self.runners, slot, now, &mut sink);
+        }
+        self.tracks.admit(now);
+        for &id in ended {
+            self.tracks.end(id);
+        }
+        for &index in &self.order {
+            let [needs, bars] = match self.conditions.get(index) {
+                Some([needs, bars]) => [needs.as_slice(), bars.as_slice()],
+                None => [&[][..], &[][..]],
+            };
+            let holds = |&other: &usize| self.runners.get(other).is_some_and(Runner::holds);
+            let gate = needs.iter().all(holds) && !bars.iter().any(holds);
+            if let Some(runner) = self.runners.get_mut(index) {
+                runner.step(&Frame { now, elapsed, size: self.size, tracks: &self.tracks, gate }, &mut sink);
+            }
+        }
+        self.forget(parked, events);
+    }
+
+    /// Removes the tracks that no rule remembers.
+    fn forget(&mut self, parked: bool, events: &mut Vec<Event>) {
+        let mut sink = Sink { events, ids: &self.ids, at: self.at };
+        let (now, tracks) = (self.now, &mut self.tracks);
+        let hold = self.runners.iter().map(|runner| runner.rule.hold).max().unwrap_or_default();
+        for slot in 0..tracks.len() {
+            let Some(track) = tracks.at(slot) else { continue };
+            let unseen = now.saturating_sub(track.seen);
+            let waits = parked && track.parked && unseen <= PARKED_UNSEEN;
+            if !waits && (track.ended || unseen > hold) {
+                remove(tracks, &mut self.runners, slot, now, &mut sink);
+            }
+        }
+    }
+
+    /// Ends all events and forgets all tracks: before a shutdown, or when the camera is gone. `events` is cleared first.
+    pub fn finish(&mut self, reason: EndReason, events: &mut Vec<Event>) {
+        events.clear();
+        let mut sink = Sink { events, ids: &self.ids, at: self.at };
+        for runner in &mut self.runners {
+            runner.finish(reason, &self.tracks, self.now, &mut sink);
+        }
+        self.tracks.clear();
+    }
+
+    /// Returns each rule's name and totals.
+    pub fn counters(&self) -> impl Iterator<Item = (&Arc<str>, Counters)> {
+        self.runners.iter().map(|runner| (&runner.rule.name, runner.counters))
+    }
+}
+
+/// Removes a track, for all rules.
+fn remove(tracks: &mut Tracks, runners: &mut [Runner], slot: usize, now: Duration, sink: &mut Sink<'_>) {
+    if let Some(track) = tracks.at(slot) {
+        let reason = if track.ended { EndReason::TrackEnded } else { EndReason::TrackLost };
+        for runner in runners {
+            runner.lose(slot, track.id, reason, now, sink);
+        }
+    }
+    tracks.remove(slot);
+}
+
+/// Finds the rules that each rule depends on.
+fn resolve(runners: &[Runner]) -> Result<Vec<[Vec<usize>; 2]>, RuleError> {
+    let find = |of: &Runner, names: &[Arc<str>]| -> Result<Vec<usize>, RuleError> {
+        let index = |name: &Arc<str>| {
+            let found = runners.iter().enumerate().find(|(_, runner)| runner.rule.name == *name);
+            let (rule, on) = (Arc::clone(&of.rule.name), Arc::clone(name));
+            match found {
+                Some((index, runner)) if runner.rule.kind.lasts() => Ok(index),
+                Some(_) => Err(RuleError::MomentCondition { rule, on }),
+                None => Err(RuleError::UnknownCondition { rule, on }),
+            }
+        };
+        names.iter().map(index).collect()
+    };
+    for (index, runner) in runners.iter().enumerate() {
+        if runners.iter().take(index).any(|other| other.rule.name == runner.rule.name) {
+            return Err(RuleError::SameName { name: Arc::clone(&runner.rule.name) });
+        }
+    }
+    runners.iter().map(|of| Ok([find(of, &of.rule.only_while)?, find(of, &of.rule.unless)?])).collect()
+}
+
+/// Orders rules so that each comes after those that it depends on.
+fn order(runners: &[Runner], conditions: &[[Vec<usize>; 2]]) -> Result<Vec<usize>, RuleError> {
+    let mut order: Vec<usize> = Vec::new();
+    while order.len() < runners.len() {
+        let ready = |index: &usize| {
+            let done = |other: &usize| order.contains(other);
+            !done(index) && conditions.get(*index).is_none_or(|conditions| conditions.iter().flatten().all(done))
+        };
+        let Some(next) = (0..runners.len()).find(ready) else {
+            let stuck = runners.iter().enumerate().find(|(index, _)| !order.contains(index));
+            return Err(RuleError::Circle {
+                rule: stuck.map_or_else(|| "".into(), |(_, runner)| Arc::clone(&runner.rule.name)),
+            });
+        };
+        order.push(next);
+    }
+    Ok(order)
+}
