@@ -7,6 +7,9 @@ use std::ops::{Range, RangeInclusive};
 /// The fewest and the most points of a polygon.
 const POINTS: RangeInclusive<usize> = 3..=64;
 
+/// A corner that is this close to the border between two pixels, in pixels, is on it: few pixels are exact as fractions.
+const ON_BORDER: f64 = 1e-3;
+
 /// Why points are no polygon. The texts follow the name of the key.
 #[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
 pub enum PolygonError {
@@ -110,8 +113,9 @@ impl Polygon {
     }
 
     /// Returns, for each row of a frame of this size, the spans of pixels that the polygon covers any part of, from left to right.
+    /// A corner within a thousandth of a pixel of a pixel's border is taken to be on it.
     pub fn pixels(&self, width: u32, height: u32) -> Vec<Vec<Range<u32>>> {
-        let scale = |[x, y]: [f64; 2]| [x * f64::from(width), y * f64::from(height)];
+        let scale = |[x, y]: [f64; 2]| [x * f64::from(width), y * f64::from(height)].map(to_border);
         let edges: Vec<_> = self.edges().map(|ends| ends.map(scale)).collect();
         (0..height).map(|row| spans(&edges, f64::from(row), width)).collect()
     }
@@ -125,6 +129,12 @@ impl Polygon {
 /// Returns where an edge crosses the line at `y`. The lower end belongs to the edge, the upper one to the next.
 pub(crate) fn crossing([[x1, y1], [x2, y2]]: [[f64; 2]; 2], y: f64) -> Option<f64> {
     ((y1 <= y) != (y2 <= y)).then(|| x1 + (y - y1) / (y2 - y1) * (x2 - x1))
+}
+
+/// Returns a coordinate in pixels, moved to the border between two pixels if it is [`ON_BORDER`].
+fn to_border(at: f64) -> f64 {
+    let border = at.round();
+    if (at - border).abs() < ON_BORDER { border } else { at }
 }
 
 /// Returns the spans of the row of pixels from `top` to `top + 1`.
@@ -202,6 +212,29 @@ mod tests {
         assert_eq!((polygon.points(), polygon.area()), (&SQUARE[..], 0.25));
         let points = [[0.5, 0.5], [0.26, 0.74], [0.2, 0.5], [0.5, 0.8], [0.8, 0.2]];
         assert_eq!(points.map(|point| polygon.contains(point)), [true, true, false, false, false]);
+    }
+
+    #[test]
+    fn corners_between_two_pixels_cover_neither_neighbour_however_they_are_written() {
+        let columns = |polygon: Polygon, width| polygon.pixels(width, 1).concat();
+        for size in [49, 360, 451, 1080, 1920, 16384] {
+            // `pixel / size * size` is often a little less or more than `pixel`.
+            for pixel in 1..size {
+                let corners = [[0, 0], [1, 0], [1, 1], [0, 1]].map(|[x, y]| [f64::from(pixel + x), f64::from(y)]);
+                let decimals = corners.map(|[x, y]| [(x / f64::from(size) * 1e7).round() / 1e7, y]);
+                for column in [Polygon::new(&corners, Some([size, 1])), Polygon::new(&decimals, None)] {
+                    assert_eq!(columns(column.unwrap(), size), vec![pixel..pixel + 1; 1], "of {size}");
+                }
+                if size <= 1080 {
+                    let row = Polygon::new(&decimals.map(|[x, y]| [y, x]), None).unwrap().pixels(1, size);
+                    let covered = (0..size).filter(|&row_at| !row[row_at as usize].is_empty());
+                    assert_eq!(covered.collect::<Vec<_>>(), [pixel], "of {size}");
+                }
+            }
+        }
+        // A part of a pixel is still the whole pixel.
+        let part = Polygon::new(&[[0.09998, 0.0], [0.2, 0.0], [0.2, 1.0], [0.09998, 1.0]], None).unwrap();
+        assert_eq!(columns(part, 100), vec![9..20; 1]);
     }
 
     #[test]
