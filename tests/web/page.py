@@ -6,20 +6,26 @@
 Tells the page's bytes and how soon the boxes stood on the picture. VISIOND_PICTURES names a folder for screenshots.
 """
 
+import json
+import math
 import os
 import pathlib
+import random
 import re
 import shutil
+import struct
+import subprocess
 import sys
 import time
 import unittest
+import zlib
 
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import sync_playwright
 
-from running import NETWORK, Daemon, Proxy, absent, free_port, pattern
+from running import BINARY, NETWORK, Daemon, Proxy, absent, free_port, pattern
 
-MOST_BYTES = 90_000
+MOST_BYTES = 109_000
 PAGE = pathlib.Path(__file__).resolve().parents[2] / "daemon/web/src/page"
 # A hang, not slowness: nothing else is decided by it.
 PATIENCE_S = 600
@@ -95,6 +101,47 @@ def cameras(number, waiting=()):
         status["cameras"] = [first, *others]
 
     return change
+
+
+def white(name, keys="", tables=""):
+    """A camera that sees a white picture, `white.png`."""
+    return f'''
+[[camera]]
+name = "{name}"
+{keys}
+[camera.source]
+type = "images"
+path = "{{dir}}/white.png"
+repeat = true
+fps = 10
+{tables}
+'''
+
+
+def white_png(width, height):
+    def chunk(kind, data):
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    rows = zlib.compress((b"\0" + b"\xff" * 3 * width) * height)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)) + chunk(b"IDAT", rows) + chunk(b"IEND", b"")
+
+
+def touched(polygon, width, height):
+    """The pixels of which a polygon with whole corners covers any part."""
+    edges = list(zip(polygon, polygon[1:] + polygon[:1]))
+    found = set()
+    for row in range(height):
+        spans, middle = [], []
+        for (x1, y1), (x2, y2) in edges:
+            at = lambda y: x1 + (y - y1) / (y2 - y1) * (x2 - x1)
+            low, high = max(min(y1, y2), row), min(max(y1, y2), row + 1)
+            if low < high:
+                spans.append(sorted((at(low), at(high))))
+                middle.append(at(row + 0.5))
+        middle.sort()
+        for left, right in spans + list(zip(middle[::2], middle[1::2])):
+            found.update((x, row) for x in range(math.floor(left + 1e-9), math.ceil(right - 1e-9)) if 0 <= x < width)
+    return found
 
 
 def wait(what, ready):
@@ -972,6 +1019,305 @@ class LivePage(unittest.TestCase):
         self.assertEqual([url for url in page.requested + links if not url.startswith((proxy.url, "blob:", "data:"))], [])
         self.assertTrue(any(opened.startswith(proxy.url.replace("http", "ws", 1)) for opened in page.sockets), page.sockets)
         self.assertEqual(proxy.elsewhere, [])
+
+    def masked(self, tables="", keys="", size=(320, 180), **how):
+        """A daemon with a camera that sees white, and its page with the editor of masks open."""
+        daemon = Daemon(white("door", keys, tables))
+        daemon.path("white.png").write_bytes(white_png(*size))
+        self.entered(daemon)
+        page = self.open(daemon, wanted=False, **how)
+        wait("the size of the frames", lambda: page.locator("#masks-open").is_enabled())
+        page.locator("#masks-open").click()
+        wait("the masks", lambda: self.toml(page))
+        # Figures that come later move the picture down.
+        wait("all figures", lambda: all(figure in self.text(page, "#glance") for figure in ("Age p99", "of a core")))
+        return daemon, page
+
+    @staticmethod
+    def toml(page):
+        return page.locator("#masks-toml").input_value()
+
+    @staticmethod
+    def spot(page, x, y):
+        """Where a point of the picture is in the window."""
+        place = """([x, y]) => {
+          const at = new DOMPoint(x, y).matrixTransform(document.querySelector('#shapes').getScreenCTM());
+          return [at.x, at.y];
+        }"""
+        return page.evaluate(place, [x, y])
+
+    @staticmethod
+    def corners(page):
+        """The corners on the picture, in its pixels."""
+        labels = page.locator("#shapes g[role]").evaluate_all("(all) => all.map((one) => one.getAttribute('aria-label'))")
+        return [tuple(int(part) for part in label.split(": ")[1].split(", ")) for label in labels]
+
+    def drag(self, page, start, end):
+        page.mouse.move(*self.spot(page, *start))
+        page.mouse.down()
+        page.mouse.move(*self.spot(page, *end), steps=3)
+        page.mouse.up()
+
+    def reloaded(self, daemon, page, config):
+        daemon.write(config)
+        page.locator("#reload").click()
+        wait("the reload", lambda: "Reloading" not in self.text(page, "#outcome"))
+        return self.text(page, "#outcome")
+
+    def black(self, daemon, page, width, height):
+        """The black pixels of a snapshot of the white camera."""
+        jpeg = page.request.get(f"{daemon.url}/cameras/door/snapshot.jpg").body()
+        decode = ["ffmpeg", "-v", "error", "-i", "-", "-f", "rawvideo", "-pix_fmt", "gray", "-"]
+        pixels = subprocess.run(decode, input=jpeg, stdout=subprocess.PIPE, check=True).stdout
+        self.assertEqual(len(pixels), width * height)
+        return {(at % width, at // width) for at, level in enumerate(pixels) if level < 128}
+
+    def test_a_mask_that_is_drawn_on_the_picture_blanks_what_was_below_it(self):
+        # Slopes that meet no pixel's corner between their ends.
+        wanted = [(40, 30), (141, 67), (150, 30), (150, 161), (95, 90), (40, 161)]
+        for keys in ("", "rotate = 90", 'rotate = 270\nflip = "vertical"'):
+            with self.subTest(keys):
+                sideways = "rotate" in keys
+                size, shown = ((180, 320), (180, 320)) if not sideways else ((320, 180), (180, 320))
+                daemon, page = self.masked(keys=keys, size=size)
+                page.get_by_role("button", name="Add privacy mask").click()
+                self.assertEqual(len(self.corners(page)), 4)
+                for at, point in enumerate(wanted[:4]):
+                    self.drag(page, self.corners(page)[at], point)
+                for at in (4, 5):
+                    # The edge from the last corner to the first; a press on it adds a corner.
+                    (a, b), (c, d) = self.corners(page)[-1], self.corners(page)[0]
+                    self.drag(page, ((a + c) / 2, (b + d) / 2), wanted[at])
+                    self.assertEqual(len(self.corners(page)), at + 1)
+                # A mouse is at a whole pixel of the screen, so keys do the rest.
+                for at, (x, y) in enumerate(wanted):
+                    left, top = self.corners(page)[at]
+                    page.locator("#shapes g[role]").nth(at).focus()
+                    for key, steps in (("ArrowRight", x - left), ("ArrowLeft", left - x), ("ArrowDown", y - top), ("ArrowUp", top - y)):
+                        self.assertLess(steps, 5, "a drag ends near where the mouse was")
+                        for _ in range(steps):
+                            page.keyboard.press(key)
+                self.assertEqual(self.corners(page), wanted)
+                self.assertEqual(self.black(daemon, page, *shown), set(), "nothing happens before the reload")
+                self.accessible(page)
+                self.picture(page, f"mask{keys[9:11]}", full_page=True)
+                self.assertIn("Applied", self.reloaded(daemon, page, white("door", keys, self.toml(page))))
+                self.assertEqual(self.black(daemon, page, *shown), touched(wanted, *shown))
+                self.assertEqual(page.complaints, [])
+
+    def test_points_go_from_the_frame_to_the_picture_and_back(self):
+        turned = self.modules().evaluate(
+            """async () => {
+              const { turning } = await import('/overlay.js');
+              const views = [0, 90, 180, 270].flatMap((rotate) => [null, 'horizontal', 'vertical'].map((flip) => ({ width: 640, height: 480, rotate, flip })));
+              return views.map((view) => {
+                const { width, height, to, from } = turning(view);
+                return [width, height, to(100, 30), from(...to(100, 30)), to(...from(7, 9)), from(0, 0)];
+              });
+            }"""
+        )
+        self.assertEqual(len({tuple(picture) for _, _, picture, *_ in turned}), 8, "each orientation is another one")
+        for at, (width, height, _, back, there, corner) in enumerate(turned):
+            self.assertEqual(((width, height), back, there), ((480, 640) if at // 3 % 2 else (640, 480), [100, 30], [7, 9]))
+            self.assertTrue(corner[0] in (0, 640) and corner[1] in (0, 480))
+        # By ffmpeg 5.1: transpose=clock, and then hflip.
+        self.assertEqual([turned[at][2] for at in (0, 3, 4)], [[100, 30], [450, 100], [30, 100]])
+
+    def test_masks_of_the_configuration_are_loaded_and_stay_as_they_are(self):
+        tables = """[[camera.privacy]]
+polygon = [[0.6, 0], [1, 0], [1, 0.4], [0.7, 0.35]]
+
+[[camera.privacy]]
+polygon = [[0, 0.5], [0.25, 0.5], [0.25, 1], [0, 1]]
+fill = "mosaic"
+
+[[camera.privacy]]
+polygon = [[0.3, 0.5], [0.4, 0.5], [0.4, 0.7]]
+fill = [255, 128, 0]
+
+[[camera.ignore]]
+polygon = [[0, 0], [0.31, 0], [0.28, 0.2], [0, 0.25]]
+classes = ["car", "a \\"truck\\""]"""
+        daemon, page = self.masked(tables)
+        self.assertEqual(self.toml(page), tables)
+        self.assertIn("no changes", self.reloaded(daemon, page, white("door", "", self.toml(page))))
+        page.get_by_label("Fill of privacy mask 1").select_option("mosaic")
+        page.get_by_label("Fill of privacy mask 2").select_option("black")
+        page.get_by_label("Colour of privacy mask 3").fill("#102030")
+        page.get_by_label("Labels of ignore mask 1").fill("car, bus")
+        wanted = tables.replace("0.35]]", '0.35]]\nfill = "mosaic"').replace('1]]\nfill = "mosaic"', "1]]").replace("[255, 128, 0]", "[16, 32, 48]")
+        wanted = wanted.replace('["car", "a \\"truck\\""]', '["car", "bus"]')
+        self.assertEqual(self.toml(page), wanted)
+        self.assertIn("Applied", self.reloaded(daemon, page, white("door", "", self.toml(page))))
+        # Choosing a mask on the picture is the same as in the list.
+        page.mouse.click(*self.spot(page, 20, 10))
+        self.assertEqual(page.get_attribute("#masks-list li:last-child button", "aria-pressed"), "true")
+        self.assertEqual(self.corners(page)[1], (99, 0))
+        page.get_by_role("button", name="Delete ignore mask 1").click()
+        page.get_by_role("button", name="Delete privacy mask 1").click()
+        self.assertEqual(self.toml(page).count("[["), 4)
+        # What was drawn outlasts the editor; the configuration is there on request.
+        page.locator("#masks-close").click()
+        self.assertEqual(page.locator("#shapes").is_visible(), False)
+        page.locator("#masks-open").click()
+        self.assertEqual(self.toml(page).count("[[camera"), 2)
+        page.get_by_role("button", name="Load again").click()
+        wait("all masks", lambda: self.toml(page).count("[[camera") == 4)
+        for _ in range(4):
+            page.locator("#masks-list button", has_text="Delete").first.click()
+        self.assertIn("has no masks", self.toml(page))
+
+    def test_pixels_of_the_configuration_become_fractions_of_the_same_pixels(self):
+        pixels = "[[camera.privacy]]\npolygon = [[7, 11], [101, 11], [101, 97], [7, 97]]\nframe_size = [451, 301]\n"
+        daemon, page = self.masked(pixels, size=(451, 301))
+        self.assertEqual(self.corners(page), [(7, 11), (101, 11), (101, 97), (7, 97)])
+        wanted = touched(self.corners(page), 451, 301)
+        self.assertEqual(self.black(daemon, page, 451, 301), wanted)
+        self.assertNotIn("frame_size", self.toml(page))
+        self.reloaded(daemon, page, white("door", "", self.toml(page)))
+        self.assertEqual(self.black(daemon, page, 451, 301), wanted)
+
+    def test_a_mask_is_drawn_by_keyboard_alone(self):
+        daemon, page = self.masked()
+        focus = lambda: page.evaluate("document.activeElement.getAttribute('aria-label') ?? document.activeElement.textContent")
+        self.assertEqual(focus(), "Masks of door")
+        while focus() != "Add ignore mask":
+            page.keyboard.press("Tab")
+        page.keyboard.press("Enter")
+        self.assertEqual(focus(), "Corner 1 of 4: 128, 72")
+        for key in ("ArrowLeft", "Shift+ArrowUp", "Shift+ArrowLeft", "ArrowDown"):
+            page.keyboard.press(key)
+        self.assertEqual(focus(), "Corner 1 of 4: 117, 63")
+        self.assertEqual(page.text_content("#spoken"), "117, 63")
+        page.keyboard.press("Enter")
+        self.assertEqual(focus(), "Corner 2 of 5: 155, 68")
+        page.keyboard.press("Delete")
+        self.assertEqual(focus(), "Corner 2 of 4: 192, 72")
+        for _ in range(20):
+            page.keyboard.press("Shift+ArrowRight")
+        self.assertEqual(focus(), "Corner 2 of 4: 320, 72", "a corner stays on the picture")
+        self.accessible(page)
+        page.keyboard.press("Delete")
+        self.assertNotIn("needs", self.text(page, "#masks-list"))
+        page.keyboard.press("Delete")
+        self.assertIn("has 2 points, and needs at least 3", self.text(page, "#masks-list"))
+        self.assertIn("Ignore mask 1 has 2 points", page.text_content("#spoken"))
+        self.assertEqual((self.toml(page), page.locator("#masks-copy").is_enabled()), ("", False))
+        self.accessible(page)
+        page.keyboard.press("Delete")
+        page.keyboard.press("Delete")
+        self.assertEqual(len(self.corners(page)), 1)
+        page.keyboard.press("Enter")
+        self.assertEqual(len(self.corners(page)), 2)
+        page.keyboard.press("Escape")
+        self.assertEqual(focus(), "Ignore mask 1")
+
+    def test_the_configuration_is_copied(self):
+        _, page = self.masked("[[camera.ignore]]\npolygon = [[0, 0], [0.31, 0], [0.28, 0.2], [0, 0.25]]")
+        page.context.grant_permissions(["clipboard-read"])
+        page.get_by_role("button", name="Copy").click()
+        self.assertEqual(page.evaluate("navigator.clipboard.readText()"), self.toml(page))
+        self.assertEqual(page.evaluate("document.activeElement.textContent"), "Copied")
+
+    def test_each_camera_keeps_what_was_drawn_on_it(self):
+        _, page = self.masked("[[camera.ignore]]\npolygon = [[0, 0], [0.31, 0], [0.28, 0.2], [0, 0.25]]\n" + pattern("yard", fps=5))
+        page.get_by_role("button", name="Add privacy mask").click()
+        drawn = self.toml(page)
+        self.assertLess(drawn.index("privacy"), drawn.index("ignore"))
+        page.locator("#cameras button", has_text="yard").click()
+        self.assertFalse(page.locator("#masks").is_visible() or page.locator("#shapes").is_visible())
+        page.locator("#masks-open").click()
+        wait("no masks", lambda: "yard has no masks" in self.toml(page))
+        page.locator("#cameras button", has_text="yard").click()
+        self.assertTrue(page.locator("#masks").is_visible(), "the same camera closes nothing")
+        page.locator("#cameras button", has_text="door").click()
+        page.locator("#masks-open").click()
+        self.assertEqual(self.toml(page), drawn)
+
+    def test_without_the_masks_of_the_configuration_there_is_nothing_to_copy(self):
+        _, page = self.masked("[[camera.ignore]]\npolygon = [[0, 0], [0.31, 0], [0.28, 0.2], [0, 0.25]]\n")
+        loaded = self.toml(page)
+        page.route("**/api/v1/config", lambda route: route.fulfill(status=500, body="{}"))
+        page.reload()
+        wait("the size of the frames", lambda: page.locator("#masks-open").is_enabled())
+        page.locator("#masks-open").click()
+        wait("the reason", lambda: page.locator("#masks-note").is_visible())
+        buttons = page.locator("#masks-copy, #masks-add button")
+        self.assertEqual([button.is_enabled() for button in buttons.all()], 4 * [False])
+        self.assertEqual(self.toml(page), "")
+        self.accessible(page)
+        page.unroute("**/api/v1/config")
+        page.get_by_role("button", name="Load again").click()
+        wait("the masks", lambda: self.toml(page) == loaded)
+        self.assertFalse(page.locator("#masks-note").is_visible())
+
+    def test_a_mask_is_drawn_by_touch_on_a_narrow_phone(self):
+        small = {**PHONE, "viewport": {"width": 360, "height": 640}}
+        daemon, page = self.masked(**small)
+        touch = page.context.new_cdp_session(page)
+
+        def drag(start, end):
+            for at in range(5):
+                x, y = self.spot(page, *(a + (b - a) * at / 4 for a, b in zip(start, end)))
+                touch.send("Input.dispatchTouchEvent", {"type": "touchMove" if at else "touchStart", "touchPoints": [{"x": x, "y": y}]})
+            touch.send("Input.dispatchTouchEvent", {"type": "touchEnd", "touchPoints": []})
+
+        page.get_by_role("button", name="Add privacy mask").tap()
+        page.locator("#large").scroll_into_view_if_needed()
+        before = page.evaluate("scrollY")
+        drag((128, 72), (40, 20))
+        drag((160, 108), (160, 160))
+        corners = self.corners(page)
+        self.assertEqual(len(corners), 5)
+        for corner, near in ((corners[0], (40, 20)), (corners[3], (160, 160))):
+            self.assertLess(math.dist(corner, near), 3, corners)
+        self.assertEqual(page.evaluate("scrollY"), before, "the page does not move with the corner")
+        page.locator("#shapes g[role]").nth(1).tap()
+        page.get_by_role("button", name="Delete corner").tap()
+        self.assertEqual(self.corners(page), [corners[0], *corners[2:]])
+        self.no_sideways(page)
+        self.accessible(page)
+        self.picture(page, "mask-phone", full_page=True)
+        self.assertIn("Applied", self.reloaded(daemon, page, white("door", "", self.toml(page))))
+        self.assertEqual(self.black(daemon, page, 320, 180), touched(self.corners(page), 320, 180))
+
+    def test_the_editor_refuses_the_polygons_that_the_daemon_refuses(self):
+        dice = random.Random(7)
+        polygons = [[[dice.randrange(4) / 4, dice.randrange(4) / 4] for _ in range(dice.randrange(2, 6))] for _ in range(256)]
+        polygons += [[[0.1, 0.1], [1.1, 0.1], [0.1, 0.9]], [[at / 65, (at % 2 + 1) / 65 + (at > 31) / 2] for at in range(65)]]
+        faults = self.modules().evaluate(
+            """async (polygons) => {
+              const { fault } = await import('/shape.js');
+              return polygons.map((points) => fault(points, { closed: true, least: 3 }));
+            }""",
+            polygons,
+        )
+        daemon = Daemon("")
+        self.addCleanup(daemon.folder.cleanup)
+        refused = []
+        for at in range(0, len(polygons), 32):
+            tables = "".join(f"[[camera.privacy]]\npolygon = {json.dumps(polygon)}\n" for polygon in polygons[at : at + 32])
+            daemon.write(pattern("door") + tables)
+            check = [BINARY, "check", "--file-only", str(daemon.config)]
+            said = subprocess.run(check, stderr=subprocess.STDOUT, stdout=subprocess.PIPE, text=True).stdout
+            lines = daemon.config.read_text().splitlines()
+            numbers = {line: number for number, line in enumerate(at for at, text in enumerate(lines, 1) if text.startswith("polygon"))}
+            refused += [at + numbers[int(line)] for line in re.findall(r":(\d+):\d+: `camera.privacy.polygon` ", said)]
+        self.assertEqual([at for at, fault in enumerate(faults) if fault], refused)
+        self.assertTrue(50 < len(refused) < 230, len(refused))
+
+    def test_a_line_is_a_shape_whose_ends_do_not_meet(self):
+        found = self.modules().evaluate(
+            """async () => {
+              const { fault, edges } = await import('/shape.js');
+              const [line, area] = [{ closed: false, least: 2 }, { closed: true, least: 3 }];
+              const bent = [[0, 0], [0.5, 0.5], [1, 0]];
+              const back = [[0, 0], [1, 0], [0.5, 0.5], [0.5, 0]];
+              return [edges(bent, false).length, edges(bent, true).length, fault(bent.slice(1), line), fault(back, line), fault(back, area) !== null];
+            }"""
+        )
+        self.assertEqual(found[:3] + found[4:], [2, 3, None, True])
+        self.assertIn("the edge from point 1 meets the edge from point 3", found[3])
 
 
 if __name__ == "__main__":

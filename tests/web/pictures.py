@@ -51,14 +51,36 @@ fps = 1
 """
 
 
-def shoot(page, name, width):
-    """Stores what is in sight as docs/pictures/NAME.jpg, so many pixels wide."""
+MASKS = """
+[[camera.privacy]]
+polygon = [[0.02, 0.05], [0.3, 0.05], [0.36, 0.3], [0.2, 0.5], [0.02, 0.46]]
+fill = "mosaic"
+
+[[camera.ignore]]
+polygon = [[0.62, 0.55], [0.97, 0.5], [0.97, 0.95], [0.66, 0.95]]
+classes = ["cup"]
+"""
+
+
+def shoot(page, name, width, shooter=None):
+    """Stores what is in sight, or what `shooter` shows, as docs/pictures/NAME.jpg, so many pixels wide."""
     with tempfile.NamedTemporaryFile(suffix=".png") as whole:
-        page.screenshot(path=whole.name)
+        (shooter or page).screenshot(path=whole.name)
         target = ROOT / "docs/pictures" / f"{name}.jpg"
         scale = f"scale={width}:-2:flags=lanczos"
         subprocess.run(["ffmpeg", "-v", "error", "-y", "-i", whole.name, "-vf", scale, "-q:v", "5", target], check=True)
         print(f"{target}: {target.stat().st_size} bytes")
+
+
+def masks(browser):
+    """The editor of masks, with two of them."""
+    with Daemon(still("canteen", "coffee") + MASKS, start=NETWORKS) as daemon:
+        page = browser.new_context(**{**DESK, "viewport": {"width": 1360, "height": 1240}}).new_page()
+        page.goto(daemon.url)
+        page.wait_for_timeout(10_000)
+        page.locator("#masks-open").click()
+        page.get_by_role("button", name="Corner 3 of 5").focus()
+        shoot(page, "masks", 900, page.locator(".stage > section").first)
 
 
 def main():
@@ -77,6 +99,7 @@ def main():
         phone.goto(daemon.url)
         phone.wait_for_timeout(min(seconds, 10) * 1000)
         shoot(phone, "live-page-phone", 585)
+        masks(browser)
 
 
 if __name__ == "__main__":

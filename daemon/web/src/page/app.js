@@ -7,6 +7,7 @@ import { History } from './history.js';
 import { followStatus, Stream } from './connection.js';
 import { Cameras } from './cameras.js';
 import { Inspector } from './inspector.js';
+import { Masks } from './masks.js';
 import { showMachine, sinkState, worst } from './machine.js';
 import { Log } from './log.js';
 import { startReload } from './reload.js';
@@ -18,7 +19,11 @@ startTheme();
 startReload();
 const history = new History();
 const inspector = new Inspector();
-const cameras = new Cameras((name, byHand) => inspector.choose(name, byHand));
+const masks = new Masks();
+const cameras = new Cameras((name, byHand) => {
+  inspector.choose(name, byHand);
+  masks.choose(name);
+});
 startScores(() => cameras.redraw());
 new Log();
 const stream = new Stream(
@@ -49,6 +54,7 @@ function arrived(status) {
   history.status(status, performance.now());
   cameras.status(status, history);
   inspector.status(status, history);
+  masks.status(status);
   showMachine(status, history);
   state(status);
 }

@@ -61,12 +61,16 @@ export function facts(list, rows) {
   });
 }
 
-/** Creates a path of an SVG drawing. */
-export function path(className, d) {
-  const node = document.createElementNS('http://www.w3.org/2000/svg', 'path');
-  node.setAttribute('class', className);
-  node.setAttribute('d', d);
+/** Creates an element of an SVG drawing. */
+export function drawn(tag, attributes, ...children) {
+  const node = document.createElementNS('http://www.w3.org/2000/svg', tag);
+  for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);
+  node.append(...children);
   return node;
+}
+
+export function path(className, d) {
+  return drawn('path', { class: className, d });
 }
 
 /** Announces the text to screen readers. */

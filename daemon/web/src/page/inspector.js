@@ -1,6 +1,6 @@
 // The details of the chosen camera: its last two minutes, latency by stage, dropped frames by cause.
 
-import { byId, element, write, attribute, show, keep, facts, path } from './dom.js';
+import { byId, element, write, attribute, show, keep, facts, drawn, path } from './dom.js';
 import { count, figures, millis, bytes, percent, plural } from './format.js';
 import { STAGES, POINTS } from './history.js';
 import { phaseOf, droppedInAll, droppedPart } from './cameras.js';
@@ -106,10 +106,7 @@ function latency(stages) {
   write(byId('latency-least'), bounds.length > 1 ? time(bounds[0]) : '');
   write(byId('latency-most'), bounds.length > 1 ? time(bounds.at(-2)) : '');
   const make = ([stage]) => {
-    const svg = document.createElementNS('http://www.w3.org/2000/svg', 'svg');
-    svg.setAttribute('viewBox', `0 0 ${WIDTH} 20`);
-    svg.setAttribute('preserveAspectRatio', 'none');
-    svg.setAttribute('aria-hidden', 'true');
+    const svg = drawn('svg', { viewBox: `0 0 ${WIDTH} 20`, preserveAspectRatio: 'none', 'aria-hidden': 'true' });
     const cells = [element('td', {}, svg), element('td'), element('td'), element('td')];
     return element('tr', { className: stage }, element('th', { scope: 'row', textContent: stage, title: STAGE_TITLES[stage] }), ...cells);
   };

@@ -41,15 +41,18 @@ export function fitting(canvas, width, height) {
   return { scale, left: (canvas.width - width * scale) / 2, top: (canvas.height - height * scale) / 2 };
 }
 
-/** Returns a message in the pixels of a picture that is turned clockwise, then mirrored. */
+/** Returns the way from a camera's frame to its picture, which is turned clockwise, then mirrored: the picture's size, `to` it, and back `from` it. */
+export function turning({ width, height, rotate = 0, flip = null }) {
+  const quarters = (x, y, w, h, degrees) => [[x, y], [h - y, x], [w - x, h - y], [y, w - x]][(degrees / 90) % 4];
+  const [wide, high] = rotate % 180 ? [height, width] : [width, height];
+  const mirror = ([x, y]) => [flip === 'horizontal' ? wide - x : x, flip === 'vertical' ? high - y : y];
+  return { width: wide, height: high, to: (x, y) => mirror(quarters(x, y, width, height, rotate)), from: (x, y) => quarters(...mirror([x, y]), wide, high, 360 - rotate) };
+}
+
+/** Returns a message in the pixels of a turned picture. */
 export function turned(message, { rotate, flip }) {
   if (!rotate && !flip) return message;
-  let { width, height } = message.frame;
-  if (rotate % 180) [width, height] = [height, width];
-  const at = (x, y) => {
-    const [left, top] = [[x, y], [width - y, x], [width - x, height - y], [y, height - x]][rotate / 90];
-    return [flip === 'horizontal' ? width - left : left, flip === 'vertical' ? height - top : top];
-  };
+  const { width, height, to: at } = turning({ ...message.frame, rotate, flip });
   const detections = message.detections.map(({ ...each }) => {
     const { box, oriented, keypoints, segments } = each;
     if (box) {
