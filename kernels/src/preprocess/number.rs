@@ -37,7 +37,7 @@ pub(super) trait Number: Copy + Default + PartialEq + Add<Output = Self> + 'stat
 
     /// Returns the lower of the two pixels around a position, with the weights of both. Positions count pixel centres, so -0.5
     /// is the edge. The lower pixel may be -1 and the upper one the size; the caller repeats the edges.
-    fn taps(position: f64, size: u32, along: Along) -> (i64, [Self; 2]);
+    fn taps(position: f64, size: u32, along: Along) -> (i32, [Self; 2]);
 
     /// The weight of a pixel that does not contribute.
     const NONE: Self;
@@ -85,6 +85,13 @@ pub(super) trait Number: Copy + Default + PartialEq + Add<Output = Self> + 'stat
     fn mean_of_4(samples: [Self; 4]) -> Self;
 }
 
+/// Converts a whole number of at most 31 bits and a sign. A cast saturates, for which there is no vector instruction.
+#[inline(always)]
+fn whole_number(value: f64) -> i32 {
+    // 1.5 * 2^52, so that the number is in the lowest bits of the sum.
+    (value + 6_755_399_441_055_744.0).to_bits() as i32
+}
+
 /// The axis of a position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Along {
@@ -101,12 +108,13 @@ impl Number for f32 {
 
     const NONE: Self = 0.0;
 
-    fn taps(position: f64, size: u32, _along: Along) -> (i64, [Self; 2]) {
+    #[inline(always)]
+    fn taps(position: f64, size: u32, _along: Along) -> (i32, [Self; 2]) {
         let position = position.clamp(0.0, f64::from(size - 1));
-        let nearest = position.round();
+        let nearest = position.round_ties_even();
         let position = if (position - nearest).abs() < SNAP { nearest } else { position };
         let weight = position - position.floor();
-        (position.floor() as i64, [(1.0 - weight) as f32, weight as f32])
+        (whole_number(position.floor()), [(1.0 - weight) as f32, weight as f32])
     }
 
     #[inline(always)]
@@ -225,16 +233,17 @@ impl Number for u16 {
 
     const NONE: Self = 0;
 
-    fn taps(position: f64, size: u32, along: Along) -> (i64, [Self; 2]) {
+    #[inline(always)]
+    fn taps(position: f64, size: u32, along: Along) -> (i32, [Self; 2]) {
         // In OpenCV, the position itself is single precision.
         let position = position as f32;
-        let (mut low, mut weight) = (position.floor() as i64, position - position.floor());
+        let (mut low, mut weight) = (whole_number(f64::from(position.floor())), position - position.floor());
         // Columns beyond the edges lose their weight; rows keep it and are repeated. The last bit shows the difference.
-        let last = i64::from(size) - 1;
+        let last = size as i32 - 1;
         if along == Along::X && (low < 0 || low >= last) {
             (low, weight) = (low.clamp(0, last), 0.0);
         }
-        let fixed = |weight: f32| (weight * (1 << WEIGHT_BITS) as f32).round_ties_even() as u16;
+        let fixed = |weight: f32| rounded(weight * (1 << WEIGHT_BITS) as f32) as u16;
         (low, [fixed(1.0 - weight), fixed(weight)])
     }
 

@@ -79,14 +79,10 @@ impl<N: Number> Axis<N> {
     /// Finds the source pixels of an axis with repeated edges. The tables are extended to `padded` entries with the last
     /// position.
     fn new(along: Along, map: &AxisMap, padded: usize) -> Self {
-        let last = i64::from(map.source) - 1;
         let mut axis = Self::empty(padded);
         for i in positions(map, padded) {
-            let position = (f64::from(map.first + i) + 0.5) * map.step + map.from - 0.5;
-            let (low, weights) = N::taps(position, map.source, along);
-            // Both are pixels of the frame, so they fit.
-            let high = if weights[1] == N::NONE { low } else { low + 1 };
-            axis.push([low, high].map(|pixel| pixel.clamp(0, last) as u32), weights);
+            let (pixels, weights) = pixel_pair(along, map, i);
+            axis.push(pixels, weights);
             axis.single &= weights[1] == N::NONE;
         }
         axis
@@ -134,6 +130,18 @@ impl<N: Number> Axis<N> {
         self.high.push(high);
         self.weights.iter_mut().zip(weights).for_each(|(all, weight)| all.push(weight));
     }
+}
+
+/// Returns the source pixels of position `i` of an axis with repeated edges, and their weights.
+#[inline(always)]
+pub(super) fn pixel_pair<N: Number>(along: Along, map: &AxisMap, i: u32) -> ([u32; 2], [N; 2]) {
+    // Sides are far below 2^31, and signed numbers become floats in fewer instructions.
+    let last = map.source as i32 - 1;
+    let position = (f64::from((map.first + i) as i32) + 0.5) * map.step + map.from - 0.5;
+    let (low, weights) = N::taps(position, map.source, along);
+    // Both are pixels of the frame, so they fit.
+    let high = if weights[1] == N::NONE { low } else { low + 1 };
+    ([low, high].map(|pixel| pixel.clamp(0, last) as u32), weights)
 }
 
 /// The positions of an axis, extended to `padded` with the last.

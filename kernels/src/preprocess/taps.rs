@@ -223,13 +223,18 @@ impl<W: Weight> TapAxis<W> {
         // A warp sees padding at any distance; otherwise frame and padding have edges.
         let far = 1 << 30;
         let edges = if map.warped { [-far, far] } else { [-lead, i64::from(map.canvas) - lead - 1] };
-        let windows: Vec<(i64, Vec<f64>)> = (0..map.count)
-            .map(|i| {
-                let (first, weights) = filter.window(along, map, i);
-                clipped(first - lead, weights, source, edges)
-            })
-            .collect();
-        let taps = windows.iter().map(|(_, weights)| weights.len()).max().unwrap_or(1).max(1);
+        // The windows of all positions, each with its first tap and the end of its weights in `all`.
+        let (mut all, mut window) = (Vec::with_capacity(2 * map.count as usize), Vec::new());
+        let mut windows = Vec::with_capacity(map.count as usize);
+        let mut taps = 1;
+        for i in 0..map.count {
+            window.clear();
+            let first = filter.window(along, map, i, &mut window);
+            let first = clip(first - lead, &mut window, source, edges);
+            taps = taps.max(window.len());
+            all.extend_from_slice(&window);
+            windows.push((first, all.len()));
+        }
         let mut axis = Self {
             taps,
             first: Vec::with_capacity(windows.len()),
@@ -237,21 +242,24 @@ impl<W: Weight> TapAxis<W> {
             edges: edges.map(|edge| edge as i32),
             descending: filter == Filter::OpencvCubic && along == Along::Y,
         };
-        for (first, weights) in windows {
+        let mut begin = 0;
+        for (first, end) in windows {
+            let weights = &all[begin..end];
+            begin = end;
             // A window that is in the padding alone may be anywhere there.
             let least = if edges[0] < 0 { -(taps as i64) } else { first };
             let most = if edges[1] >= source { source } else { first };
             axis.first.push(first.max(least).min(most.max(least)) as i32);
             let unused = taps - weights.len();
-            axis.weights.extend(weights.into_iter().map(W::from_f64));
+            axis.weights.extend(weights.iter().map(|&weight| W::from_f64(weight)));
             axis.weights.extend(std::iter::repeat_n(W::default(), unused));
         }
         axis
     }
 }
 
-/// Removes taps without weight from both ends of a window, and merges the padding on either side of the frame.
-fn clipped(mut first: i64, mut weights: Vec<f64>, source: i64, edges: [i64; 2]) -> (i64, Vec<f64>) {
+/// Removes taps without weight from both ends of a window, and merges the padding on either side of the frame. Returns the first tap.
+fn clip(mut first: i64, weights: &mut Vec<f64>, source: i64, edges: [i64; 2]) -> i64 {
     while weights.len() > 1 && weights.last() == Some(&0.0) {
         weights.pop();
     }
@@ -271,19 +279,20 @@ fn clipped(mut first: i64, mut weights: Vec<f64>, source: i64, edges: [i64; 2]) 
             first += before as i64;
         }
     }
-    // A window in padding alone may have been as long as the canvas.
-    weights.shrink_to_fit();
-    (first, weights)
+    first
 }
 
 impl Filter {
-    /// Returns the window of position `i`: the first tap, in pixels of the canvas, and the weights.
-    fn window(self, along: Along, map: &AxisMap, i: u32) -> (i64, Vec<f64>) {
+    /// Returns the first tap of the window of position `i`, in pixels of the canvas, and puts its weights into `weights`, which is empty.
+    fn window(self, along: Along, map: &AxisMap, i: u32, weights: &mut Vec<f64>) -> i64 {
         let index = f64::from(map.first + i);
         let shifted = if map.warped { 0.0 } else { 0.5 };
         let position = (index + shifted) * map.step - shifted + map.from;
         let canvas = f64::from(map.canvas);
-        let two = |low: f64, weight: f64| (low as i64, vec![1.0 - weight, weight]);
+        let mut two = |low: f64, weight: f64| {
+            weights.extend([1.0 - weight, weight]);
+            low as i64
+        };
         // Beyond the canvas a warp sees padding; otherwise the edge is repeated.
         let within = |position: f64| if map.warped { position } else { position.clamp(0.0, canvas - 1.0) };
         match self {
@@ -291,10 +300,13 @@ impl Filter {
                 let position = within(position);
                 two(position.floor(), position - position.floor())
             }
-            Self::OpencvLinear if map.warped => fixed_pair(position.floor(), (position - position.floor()) as f32),
+            Self::OpencvLinear if map.warped => {
+                fixed_pair(position.floor(), (position - position.floor()) as f32, weights)
+            }
             Self::OpencvLinear => {
-                let (low, weights) = u16::taps(position, map.canvas, along);
-                (low, weights.map(f64::from).to_vec())
+                let (low, fixed) = u16::taps(position, map.canvas, along);
+                weights.extend(fixed.map(f64::from));
+                i64::from(low)
             }
             Self::WarpPerspective => {
                 let position = (position * WARP_POSITIONS).round_ties_even() / WARP_POSITIONS;
@@ -305,8 +317,11 @@ impl Filter {
                 let position = ((at + from) / WARP_AFFINE * WARP_POSITIONS + 0.5).floor() / WARP_POSITIONS;
                 two(position.floor(), position - position.floor())
             }
-            Self::Sum => ((index * map.step) as i64, vec![1.0; map.step.round_ties_even() as usize]),
-            Self::Area => area_window(map, index),
+            Self::Sum => {
+                weights.resize(map.step.round_ties_even() as usize, 1.0);
+                (index * map.step) as i64
+            }
+            Self::Area => area_window(map, index, weights),
             Self::AreaEnlarged => {
                 let low = (index * map.step + map.from).floor();
                 let part = ((index + 1.0) - (low + 1.0 - map.from) / map.step) as f32;
@@ -314,23 +329,23 @@ impl Filter {
                 // As for any linear sampling, columns beyond the edges lose their weight.
                 let last = canvas - 1.0;
                 let beyond = along == Along::X && (low < 0.0 || low >= last);
-                fixed_pair(if beyond { low.clamp(0.0, last) } else { low }, if beyond { 0.0 } else { part })
+                fixed_pair(if beyond { low.clamp(0.0, last) } else { low }, if beyond { 0.0 } else { part }, weights)
             }
             Self::OpencvCubic => {
                 let position = position as f32;
                 let scale = if along == Along::X { 1.0 } else { f64::from(1 << 22).recip() };
-                let weights = opencv_cubic(position - position.floor());
-                let fixed = weights.map(|weight| f64::from((weight * 2048.0).round_ties_even()) * scale);
-                (position.floor() as i64 - 1, fixed.to_vec())
+                let cubic = opencv_cubic(position - position.floor());
+                weights.extend(cubic.map(|weight| f64::from((weight * 2048.0).round_ties_even()) * scale));
+                position.floor() as i64 - 1
             }
             Self::Pillow(kernel) => {
-                let (first, mut weights) = kernel_window(map, index, kernel);
+                let first = kernel_window(map, index, kernel, weights);
                 let one = f64::from(1 << PILLOW_BITS);
                 // Half away from zero.
                 weights.iter_mut().for_each(|weight| *weight = (*weight * one).round());
-                (first, weights)
+                first
             }
-            Self::Antialias(kernel) => kernel_window(map, index, kernel),
+            Self::Antialias(kernel) => kernel_window(map, index, kernel, weights),
             Self::Torch => {
                 let position = ((index as f32 + 0.5) * map.step as f32 - 0.5) + map.from as f32;
                 let position = within(f64::from(position));
@@ -344,10 +359,10 @@ impl Filter {
     }
 }
 
-/// OpenCV's weights of two pixels.
-fn fixed_pair(low: f64, weight: f32) -> (i64, Vec<f64>) {
-    let fixed = |weight: f32| f64::from((weight * 2048.0).round_ties_even());
-    (low as i64, vec![fixed(1.0 - weight), fixed(weight)])
+/// Puts OpenCV's weights of two pixels into `weights`; returns the lower one.
+fn fixed_pair(low: f64, weight: f32, weights: &mut Vec<f64>) -> i64 {
+    weights.extend([1.0 - weight, weight].map(|weight| f64::from((weight * 2048.0).round_ties_even())));
+    low as i64
 }
 
 /// OpenCV's `interpolateCubic`: a = -0.75.
@@ -359,15 +374,14 @@ fn opencv_cubic(x: f32) -> [f32; 4] {
     [before, low, high, 1.0 - before - low - high]
 }
 
-/// OpenCV's `computeResizeAreaTab`.
-fn area_window(map: &AxisMap, index: f64) -> (i64, Vec<f64>) {
+/// OpenCV's `computeResizeAreaTab`: puts the weights into `weights`, and returns the first tap.
+fn area_window(map: &AxisMap, index: f64, weights: &mut Vec<f64>) -> i64 {
     let canvas = f64::from(map.canvas);
     let from = index * map.step + map.from;
     let to = from + map.step;
     let cell = map.step.min(canvas - from);
     let high = to.floor().min(canvas - 1.0);
     let low = from.ceil().min(high);
-    let mut weights = Vec::new();
     let share = |part: f64| f64::from((part / cell) as f32);
     let before = low - from > AREA_SLIVER;
     if before {
@@ -377,11 +391,12 @@ fn area_window(map: &AxisMap, index: f64) -> (i64, Vec<f64>) {
     if to - high > AREA_SLIVER {
         weights.push(share((to - high).min(1.0).min(cell)));
     }
-    ((low as i64) - i64::from(before), weights)
+    (low as i64) - i64::from(before)
 }
 
-/// Pillow's `precompute_coeffs`, without rounding; PyTorch's are the same.
-fn kernel_window(map: &AxisMap, index: f64, kernel: Kernel) -> (i64, Vec<f64>) {
+/// Pillow's `precompute_coeffs`, without rounding; PyTorch's are the same. Puts the weights into `weights`, and
+/// returns the first tap.
+fn kernel_window(map: &AxisMap, index: f64, kernel: Kernel, weights: &mut Vec<f64>) -> i64 {
     let step = map.extent / f64::from(map.resized);
     let width = step.max(1.0);
     let support = kernel.support() * width;
@@ -389,8 +404,7 @@ fn kernel_window(map: &AxisMap, index: f64, kernel: Kernel) -> (i64, Vec<f64>) {
     let first = (centre - support + 0.5).max(0.0).floor();
     let end = (centre + support + 0.5).floor().min(f64::from(map.canvas));
     let count = (end - first).max(0.0) as usize;
-    let mut weights: Vec<f64> =
-        (0..count).map(|k| kernel.at((k as f64 + first - centre + 0.5) * (1.0 / width))).collect();
+    weights.extend((0..count).map(|k| kernel.at((k as f64 + first - centre + 0.5) * (1.0 / width))));
     let sum: f64 = weights.iter().sum();
     if sum != 0.0 {
         weights.iter_mut().for_each(|weight| *weight /= sum);
@@ -398,5 +412,5 @@ fn kernel_window(map: &AxisMap, index: f64, kernel: Kernel) -> (i64, Vec<f64>) {
     if weights.is_empty() {
         weights.push(1.0);
     }
-    (first as i64, weights)
+    first as i64
 }
