@@ -516,7 +516,7 @@ fn runner(
     let head = |outputs: &[TensorInfo]| build_head(card, engine.inputs(), outputs, input_size);
     let mut refused = None;
     if let Some(program) = engine.tensorrt().filter(|_| !options.raw_outputs) {
-        match CudaRunner::new(engine, program, &inputs, card, head, score_threshold) {
+        match CudaRunner::new(engine, program, &inputs, card, head, score_threshold, options.priority) {
             Ok((runner, head)) => return Ok((Box::new(runner), head)),
             Err(error) if is_gpu_lost(&error) => return Err(error),
             Err(error) => refused = Some(error),

@@ -24,6 +24,6 @@ pub use event::Event;
 pub use graph::Graph;
 pub use memory::{DeviceBuffer, RegisteredPages};
 pub use module::{Function, Module};
-pub use stream::CudaStream;
+pub use stream::{CudaStream, StreamPriority};
 
 pub(crate) use memory::SharedPages;

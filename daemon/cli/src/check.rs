@@ -269,6 +269,24 @@ mod tests {
     }
 
     #[test]
+    fn a_priority_that_has_no_effect_is_a_warning() {
+        let model = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../config/models/nanodet-g-416.onnx");
+        let found = |priority: &str| {
+            let (_folder, checked) = checked(&format!(
+                "[engine]\nbackend = \"rten\"\n[[model]]\nname = \"n\"\npath = \"{}\"\npriority = \"{priority}\"\n\
+                 [[camera]]\nname = \"p\"\nsource.type = \"pattern\"\n[[sink]]\ntype = \"stdout\"\n",
+                model.display()
+            ));
+            assert!(checked.valid);
+            checked.findings.into_iter().map(|finding| (finding.line, finding.message)).collect::<Vec<_>>()
+        };
+        let message =
+            "model n runs on the CPU, where `priority` has no effect: remove it, or build an engine for the GPU";
+        assert_eq!(found("high"), [(Some(6), message.to_owned())]);
+        assert_eq!(found("normal"), []);
+    }
+
+    #[test]
     fn what_a_reload_would_do_has_a_line_each() {
         use visiond_config::diff::{Change, Difference};
         let change = Difference { part: "camera".into(), name: "door".to_owned(), change: Change::Changed };

@@ -311,6 +311,8 @@ mod tests {
     #[test]
     fn each_part_is_listed_with_its_change() {
         assert_eq!(described("objects.onnx", "better.onnx"), "model objects loaded again");
+        let first = "path = \"objects.onnx\"";
+        assert_eq!(described(first, &format!("{first}\npriority = \"high\"")), "model objects loaded again");
         assert_eq!(described("fps = 5.0", "fps = 6.0"), "camera yard opened again");
         assert_eq!(described("name = \"yard\"", "name = \"yard\"\n        max_fps = 2"), "camera yard opened again");
         for key in ["rotate = 90", "flip = \"vertical\"", "crop = [0, 0, 64, 64]\n        crop_frame_size = [640, 480]"]

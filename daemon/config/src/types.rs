@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use visiond_engine::detector::MaskForm;
 use visiond_engine::engine::{Backend, DeviceChoice, EngineOptions};
 use visiond_kernels::buffer::MemoryKind;
+use visiond_kernels::cuda::StreamPriority;
 use visiond_kernels::frame::MAX_SIDE;
 use visiond_system::logging::LogTarget;
 
@@ -205,6 +206,9 @@ section! {
         /// How long a frame waits for frames of other cameras, until there are `max_batch` of them or one from each camera. Larger
         /// batches cost less per frame. 0 runs an idle model on each frame at once; with a `max_batch` of 1 it must be 0.
         batch_wait: Duration as duration_or_zero(MS / 10..=SECOND) => default(Duration::ZERO),
+        /// Which model goes first when several have work for the GPU: "high" goes before "normal". What the GPU has begun is not
+        /// interrupted. For TensorRT engines; a model on the CPU has no priority. See docs/several-models.md.
+        priority: StreamPriority as word() => default(StreamPriority::Normal),
         /// The form of masks in messages, for models with masks: "polygons"; "rle", COCO's run lengths; "both"; "none", which also
         /// saves the time to make masks. Images and the live page show polygons.
         masks: MaskForm as word() => default(MaskForm::Polygons),
@@ -234,6 +238,7 @@ section! {
 words!(LevelFilter: "off" = Self::Off, "error" = Self::Error, "warn" = Self::Warn, "info" = Self::Info,
     "debug" = Self::Debug, "trace" = Self::Trace);
 words!(LogTarget: "auto" = Self::Auto, "stderr" = Self::Stderr, "journal" = Self::Journal);
+words!(StreamPriority: "normal" = Self::Normal, "high" = Self::High);
 words!(MaskForm: "none" = Self::None, "polygons" = Self::Polygons, "rle" = Self::Rle, "both" = Self::Both);
 words!(BackendChoice: "auto" = Self::Auto, "onnxruntime" = Self::OnnxRuntime, "rten" = Self::Rten);
 words!(Option<MemoryKind>: "auto" = None, "mapped" = Some(MemoryKind::Mapped),

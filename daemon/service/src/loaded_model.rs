@@ -60,6 +60,7 @@ impl LoadedModel {
             max_batch: model.max_batch,
             masks,
             raw_outputs: false,
+            priority: model.priority,
         };
         let masks = MaskFacts { form: masks, tolerance_pixels: model.mask_tolerance_pixels };
         Ok(Self { engine, card, limits, masks, name: name.clone(), on_crops })

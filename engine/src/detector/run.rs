@@ -1,5 +1,6 @@
 //! The arguments and results of a detector: options, runs, their timings and counters, detections.
 
+use visiond_kernels::cuda::StreamPriority;
 use visiond_kernels::mask::Mask;
 use visiond_kernels::oriented::OrientedBox;
 
@@ -76,6 +77,9 @@ pub struct DetectorOptions {
     pub masks: MaskForm,
     /// Whether [`Detector::raw_output`](super::Detector::raw_output) is needed. The model then runs through host memory.
     pub raw_outputs: bool,
+    /// Whether the GPU starts the work of this model before that of others. It has no effect if the model runs on the CPU or
+    /// through host memory.
+    pub priority: StreamPriority,
 }
 
 /// Identifies a run for [`Detector::finish`](super::Detector::finish) and

@@ -90,7 +90,8 @@ driver! {
     copy_to_host = cuMemcpyDtoHAsync_v2(to: *mut c_void, from: CUdeviceptr, bytes: usize, stream: CUstream);
     copy_on_device = cuMemcpyDtoDAsync_v2(to: CUdeviceptr, from: CUdeviceptr, bytes: usize, stream: CUstream);
     fill = cuMemsetD8Async(to: CUdeviceptr, value: u8, bytes: usize, stream: CUstream);
-    stream_create = cuStreamCreate(stream: *mut CUstream, flags: c_uint);
+    stream_priorities = cuCtxGetStreamPriorityRange(least: *mut c_int, greatest: *mut c_int);
+    stream_create = cuStreamCreateWithPriority(stream: *mut CUstream, flags: c_uint, priority: c_int);
     stream_destroy = cuStreamDestroy_v2(stream: CUstream);
     stream_synchronize = cuStreamSynchronize(stream: CUstream);
     stream_wait_event = cuStreamWaitEvent(stream: CUstream, event: CUevent, flags: c_uint);

@@ -10,6 +10,18 @@ use super::device::{Device, DeviceAddress};
 use super::driver::Driver;
 use super::error::CudaError;
 
+/// How a GPU orders the work of streams that wait for it.
+///
+/// The GPU starts waiting blocks of a kernel in a stream of high priority first. It does not interrupt blocks that run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum StreamPriority {
+    /// The default, which is the lowest.
+    #[default]
+    Normal,
+    /// The highest that the GPU has.
+    High,
+}
+
 /// A queue of work, which runs in order and concurrently with other streams. It does not wait for the legacy default stream.
 #[derive(Debug)]
 pub struct CudaStream {
@@ -23,12 +35,26 @@ unsafe impl Send for CudaStream {}
 unsafe impl Sync for CudaStream {}
 
 impl CudaStream {
-    /// Makes a stream.
+    /// Makes a stream of normal priority.
     pub fn new(device: &Arc<Device>) -> Result<Self, CudaError> {
+        Self::with_priority(device, StreamPriority::Normal)
+    }
+
+    /// Makes a stream. A graph has the priority of the stream that it is launched in.
+    pub fn with_priority(device: &Arc<Device>, priority: StreamPriority) -> Result<Self, CudaError> {
+        let driver = device.driver()?;
+        // The greatest priority has the lowest number; both are 0 on a GPU without priorities.
+        let (mut normal, mut greatest) = (0, 0);
+        // SAFETY: both numbers outlive the call; the context is current.
+        unsafe { driver.stream_priorities(&mut normal, &mut greatest) }?;
+        let number = match priority {
+            StreamPriority::Normal => normal,
+            StreamPriority::High => greatest,
+        };
         let mut handle = ptr::null_mut();
         let flags = CUstream_flags::CU_STREAM_NON_BLOCKING as u32;
         // SAFETY: `handle` outlives the call; the context is current.
-        unsafe { device.driver()?.stream_create(&mut handle, flags) }?;
+        unsafe { driver.stream_create(&mut handle, flags, number) }?;
         Ok(Self { device: device.clone(), handle })
     }
 

@@ -20,6 +20,7 @@ use visiond_config::types::{
     Address, CameraConfig, Config, HttpConfig, ModelConfig, SinkKind, SourceConfig, V4l2Config,
 };
 use visiond_engine::detector::class_hint;
+use visiond_kernels::cuda::StreamPriority;
 use visiond_publish::PublishError;
 use visiond_service::cascade::{self, CascadeRole};
 use visiond_service::model_trial;
@@ -40,7 +41,14 @@ pub fn check(path: &Path, config: &Config, root: &DeTable<'_>, report: &mut Diag
     let mut without_tiles: Vec<&str> = Vec::new();
     for (index, model) in config.models.iter().enumerate() {
         match check_model(model, config) {
-            Ok(CheckedModel { labels: names, can_tile, role }) => {
+            Ok(CheckedModel { labels: names, can_tile, on_gpu, role }) => {
+                if model.priority == StreamPriority::High && !on_gpu {
+                    let message = format!(
+                        "model {} runs on the CPU, where `priority` has no effect: remove it, or build an engine for the GPU",
+                        model.name
+                    );
+                    report.report.warning(span(entry("model", index), &["priority"]), message);
+                }
                 labels.insert(&model.name, names);
                 roles.insert(&model.name, role);
                 without_tiles.extend((!can_tile).then_some(&*model.name));
@@ -121,6 +129,7 @@ pub fn check(path: &Path, config: &Config, root: &DeTable<'_>, report: &mut Diag
 struct CheckedModel {
     labels: Vec<String>,
     can_tile: bool,
+    on_gpu: bool,
     role: CascadeRole,
 }
 
@@ -132,6 +141,7 @@ fn check_model(model: &ModelConfig, config: &Config) -> Result<CheckedModel, Ser
     Ok(CheckedModel {
         labels: detector.labels().iter().map(|label| label.to_string()).collect(),
         can_tile: loaded.card.head.family().can_tile(),
+        on_gpu: loaded.device().is_some(),
         role: CascadeRole::of(&model.name, &loaded.card.head, &detector),
     })
 }

@@ -9,6 +9,7 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use visiond_engine::detector::MaskForm;
 use visiond_kernels::color::GreyLevels;
+use visiond_kernels::cuda::StreamPriority;
 use visiond_kernels::frame::PixelFormat;
 use visiond_kernels::privacy::Fill;
 use visiond_kernels::view::{Crop, Flip};
@@ -46,12 +47,12 @@ prop_compose! {
         path in path(), card in of(path()), score_threshold in of(fraction()), iou_threshold in of(fraction()),
         max_detections in of(1_usize..=100_000), classes in vec(text(), 0..3),
         input_shapes in btree_map(text(), vec(1_usize..5000, 1..5), 0..3), max_batch in 1_usize..=1024, sha256 in of(text()),
-        masks in word::<MaskForm>(), mask_tolerance_pixels in 0_u32..=100, batch_wait in duration(1, 1_000),
+        masks in word::<MaskForm>(), priority in word::<StreamPriority>(), mask_tolerance_pixels in 0_u32..=100, batch_wait in duration(1, 1_000),
     ) -> ModelConfig {
         let batch_wait = if max_batch == 1 { Duration::ZERO } else { batch_wait };
         ModelConfig {
             name: String::new(), path, sha256, card, score_threshold, iou_threshold, max_detections, classes, input_shapes, max_batch,
-            batch_wait, masks, mask_tolerance_pixels, ..ModelConfig::default()
+            batch_wait, priority, masks, mask_tolerance_pixels, ..ModelConfig::default()
         }
     }
 }

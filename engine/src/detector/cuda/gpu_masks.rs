@@ -22,10 +22,9 @@ pub(super) struct GpuMasks {
 }
 
 impl GpuMasks {
-    pub(super) fn new(spec: MaskSpec, stream: &CudaStream) -> Result<Self, CudaError> {
-        let device = stream.device();
-        let (own, end) = (CudaStream::new(device)?, Event::new(device)?);
-        Ok(Self { spec, masks: None, stream: own, end, part: Vec::new() })
+    pub(super) fn new(spec: MaskSpec, stream: CudaStream) -> Result<Self, CudaError> {
+        let end = Event::new(stream.device())?;
+        Ok(Self { spec, masks: None, stream, end, part: Vec::new() })
     }
 
     /// Replaces `out` with the masks of `jobs` in the frame `slot`; returns how many are empty because they did not fit.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use visiond_ground::gpu_lost::is_gpu_lost;
-use visiond_kernels::cuda::{CudaStream, Event};
+use visiond_kernels::cuda::{CudaStream, Event, StreamPriority};
 use visiond_kernels::filter::FilterSpec;
 use visiond_kernels::frame::FrameView;
 use visiond_kernels::mask::{Mask, MaskJob};
@@ -72,9 +72,11 @@ impl CudaRunner {
         card: &Card,
         head: impl FnOnce(&[TensorInfo]) -> Result<Box<dyn Head>, DetectorError>,
         score_threshold: f32,
+        priority: StreamPriority,
     ) -> Result<RunnerAndHead<Self>, DetectorError> {
         let device = program.device();
-        let stream = CudaStream::new(device)?;
+        let new_stream = || CudaStream::with_priority(device, priority);
+        let stream = new_stream()?;
         let model = GpuModel::new(engine, program, inputs, card, MAX_IN_FLIGHT, &stream)?;
         let outputs = model.of_one_frame();
         let head = head(&outputs)?;
@@ -83,7 +85,7 @@ impl CudaRunner {
         if filter.is_none() {
             log::debug!("copying whole outputs: no candidate filter for this head and these shapes");
         }
-        let masks = head.masks(&outputs, input_size).map(|spec| GpuMasks::new(spec, &stream)).transpose()?;
+        let masks = head.masks(&outputs, input_size).map(|spec| GpuMasks::new(spec, new_stream()?)).transpose()?;
         let readback = Readback::new(filter.as_ref(), &model, device, inputs.batch)?;
         let mut runs = Vec::with_capacity(MAX_IN_FLIGHT);
         runs.push(RunState::new(&inputs.spec, device, inputs.batch, readback)?);
@@ -91,8 +93,8 @@ impl CudaRunner {
             runs,
             model,
             stream,
-            preprocess_stream: CudaStream::new(device)?,
-            readback_stream: CudaStream::new(device)?,
+            preprocess_stream: new_stream()?,
+            readback_stream: new_stream()?,
             spec: inputs.spec.clone(),
             filter,
             masks,

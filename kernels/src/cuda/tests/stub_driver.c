@@ -63,7 +63,14 @@ result cuMemcpyDtoHAsync_v2(void *to, address from, size_t bytes, void *stream) 
     memcpy(to, (void *)(uintptr_t)from, bytes);
     return SUCCESS;
 }
-result cuStreamCreate(void **stream, unsigned flags) {
+result cuCtxGetStreamPriorityRange(int *least, int *greatest) {
+    *least = 0;
+    *greatest = -5;
+    return SUCCESS;
+}
+static int priority;
+int stub_priority(void) { return priority; }
+result cuStreamCreateWithPriority(void **stream, unsigned flags, int wanted) {
     (void)flags;
     *stream = malloc(1);
     alive++;
@@ -75,6 +82,7 @@ result cuStreamDestroy_v2(void *stream) {
     return SUCCESS;
 }
 result cuStreamSynchronize(void *stream) { (void)stream; return SUCCESS; }
+    priority = wanted;
 // The event that a stream waits for, and the recorded one that is not done before it was asked for twice.
 static void *awaited, *pending;
 void *stub_awaited(void) { return awaited; }
