@@ -25,6 +25,7 @@ mod network;
 mod overhead;
 mod pixels;
 mod preprocess;
+mod priority;
 mod report;
 mod selftest;
 mod setup;
@@ -90,6 +91,8 @@ enum RowCommand {
     Overhead,
     /// Compare a model on 20 detections of a frame with the bare engine
     Crops,
+    /// Measure a model of high priority beside one that keeps the GPU busy
+    Priority,
     /// Compare frames per second with the bare engine
     Throughput,
     /// Measure memory in addition to the engine's own, and growth; check that frames are in the faster kind
@@ -145,6 +148,10 @@ fn main() -> ExitCode {
         RowCommand::Crops => {
             wake_on_time();
             crops::run(&setup, &mut report)
+        }
+        RowCommand::Priority => {
+            wake_on_time();
+            priority::run(&setup, &mut report)
         }
         RowCommand::Throughput => {
             wake_on_time();

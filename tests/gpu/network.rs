@@ -5,6 +5,7 @@ use std::path::Path;
 use visiond_engine::card::Card;
 use visiond_engine::detector::{Detector, DetectorOptions};
 use visiond_engine::engine::{Engine, EngineOptions};
+use visiond_kernels::cuda::StreamPriority;
 
 use crate::report::Failure;
 use crate::setup::Setup;
@@ -34,6 +35,12 @@ impl Network {
             ..DetectorOptions::default()
         };
         Ok(Detector::new(&self.engine, &self.card, &limits)?)
+    }
+
+    /// Makes a detector whose work on the GPU has this priority.
+    pub fn with_priority(&self, priority: StreamPriority) -> Result<Detector, Failure> {
+        let options = DetectorOptions { priority, ..DetectorOptions::default() };
+        Ok(Detector::new(&self.engine, &self.card, &options)?)
     }
 
     /// Makes a detector for scores of `threshold` or more.
