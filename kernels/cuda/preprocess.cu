@@ -245,9 +245,19 @@ extern "C" __global__ void __launch_bounds__(128) round_tensor(u64 tensor, u64 c
     write(tensor + 4 * i, u32(rounded(value)));
 }
 
-// Copies the frames' descriptions from pinned memory, one word per thread. In the stream's order this takes less time than a
-// copy, for which the GPU's compute and copy engines wait for each other.
-extern "C" __global__ void __launch_bounds__(128) describe(const u32* from, u32* to, u32 words) {
-    u32 i = blockIdx.x * blockDim.x + threadIdx.x;
-    if (i < words) to[i] = from[i];
+// Copies the description of each frame from pinned memory, and its tables if they are new: what a run reads often must be in the
+// GPU's memory, because some GPUs do not cache pinned memory. In the stream's order a launch takes less time than a copy, for which
+// the GPU's compute and copy engines wait for each other. The grid's second dimension is the frame.
+extern "C" __global__ void __launch_bounds__(128) describe(u64 from, u64 to, u64 copies) {
+    constexpr u32 WORDS = sizeof(Frame) / sizeof(u32);
+    u64 frame = u64(blockIdx.y) * sizeof(Frame), copy = copies + u64(blockIdx.y) * sizeof(TableCopy);
+    u64 table = read<u64>(copy), target = read<u64>(copy + 8);
+    u32 fours = read<u32>(copy + 16), step = gridDim.x * blockDim.x;
+    if (blockIdx.x == 0 && threadIdx.x < WORDS) {
+        u64 word = frame + threadIdx.x * sizeof(u32);
+        write(to + word, read<u32>(from + word));
+    }
+    for (u32 i = blockIdx.x * blockDim.x + threadIdx.x; i < fours; i += step) {
+        write(target + i * sizeof(uint4), read<uint4>(table + i * sizeof(uint4)));
+    }
 }

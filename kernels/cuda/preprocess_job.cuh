@@ -86,6 +86,11 @@ struct Frame {
     u32 mirror, mirror_from;
 };
 
+// The tables of a frame that are new to the GPU, in blocks of 16 bytes; none if it has them.
+struct TableCopy {
+    u64 from, to, fours;
+};
+
 struct Job {
     u64 out;
     u64 frames;
@@ -108,7 +113,7 @@ struct Job {
     float pad_level;
 };
 
-static_assert(sizeof(Component) == 24 && sizeof(Axis) == 16 && sizeof(Frame) == 248 && sizeof(Job) == 96, "see job.rs");
+static_assert(sizeof(Component) == 24 && sizeof(Axis) == 16 && sizeof(Frame) == 248 && sizeof(Job) == 96 && sizeof(TableCopy) == 24, "see job.rs");
 
 // The adjacent pixels of the tensor that one thread computes.
 constexpr u32 PIXELS = 4;

@@ -19,3 +19,9 @@ extern "C" void round_on_host(u64 tensor, u64 count) {
     words = tensor, length = count;
     launch_together(unsigned((count + 127) / 128), 1, 128, false, [] { round_tensor(words, length); });
 }
+
+extern "C" void describe_on_host(u64 from, u64 to, u64 copies, unsigned blocks, unsigned threads, unsigned frames) {
+    static u64 arguments[3];
+    arguments[0] = from, arguments[1] = to, arguments[2] = copies;
+    launch_together(blocks, frames, threads, false, [] { describe(arguments[0], arguments[1], arguments[2]); });
+}

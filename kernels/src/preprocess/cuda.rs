@@ -5,6 +5,9 @@
 
 mod job;
 mod preprocessor;
+#[cfg(test)]
+mod stub_tests;
+mod table_cache;
 mod tables;
 #[cfg(test)]
 mod tests;

@@ -117,7 +117,7 @@ pub(super) type Mark = fn(&Event, &CudaStream) -> Result<(), CudaError>;
 /// Queues the preprocess into the image of a run, and the event after it.
 ///
 /// # Safety
-/// The preprocessor has prepared at least `count` frames, which stay valid until the event; the last run with this index is
+/// The preprocessor has prepared `count` frames, which stay valid until the event; the last run with this index is
 /// done; run state and model outlive the run, and every launch of a recording.
 pub(super) unsafe fn enqueue_preprocess(
     run: &mut RunState,

@@ -179,12 +179,13 @@ impl CudaRunner {
 
     /// Releases the frames of a failed run: after this, no queued work reads them or writes to the run's buffers. Further
     /// failures are logged; the caller returns the first error.
-    fn take_back(&self, frames: &[FrameView<'_>]) {
+    fn take_back(&mut self, index: usize, frames: &[FrameView<'_>]) {
         let detached = frames.iter().map(|frame| frame.detach(&self.preprocess_stream));
         let ended = [&self.preprocess_stream, &self.stream, &self.readback_stream].map(CudaStream::synchronize);
         for error in detached.chain(ended).filter_map(Result::err) {
             log::debug!("after a run that failed: {error}");
         }
+        self.runs[index].preprocessor.forget_tables();
     }
 
     /// Records the graph for a run, batch size and kind, after the same calls were queued one by one.
@@ -235,7 +236,7 @@ impl Runner for CudaRunner {
             Ok(run.wait_for_preprocess(&self.last)?)
         });
         if let Err(error) = preprocess_end {
-            self.take_back(frames);
+            self.take_back(index, frames);
             return Err(error);
         }
         self.counts.overlapped_runs += u64::from(!self.in_flight.is_empty());

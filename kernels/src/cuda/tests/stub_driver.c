@@ -12,6 +12,10 @@ typedef uint64_t address;
 // Allocations and streams that were not freed.
 static int alive;
 int stub_alive(void) { return alive; }
+// Calls that allocate, free or wait, and launches of kernels.
+static int slow_calls, launches;
+int stub_slow_calls(void) { return slow_calls; }
+int stub_launches(void) { return launches; }
 
 result cuInit(unsigned flags) { return flags ? INVALID_VALUE : SUCCESS; }
 result cuDriverGetVersion(int *version) { *version = 12060; return SUCCESS; }
@@ -24,8 +28,12 @@ result cuDeviceGetName(char *name, int len, int device) {
 }
 result cuDeviceGetAttribute(int *value, int attribute, int device) {
     (void)device;
-    // Compute capability 8.7, the sixteen multiprocessors of an Orin; nothing else is there.
+    // Compute capability 8.7, the sixteen multiprocessors of an Orin; nothing else is there, except mapped memory beside kernels.
     *value = attribute == 75 ? 8 : attribute == 76 ? 7 : attribute == 16 ? 16 : 0;
+#ifdef WITH_KERNELS
+    if (attribute == 19)
+        *value = 1;
+#endif
     return SUCCESS;
 }
 result cuDeviceTotalMem_v2(size_t *bytes, int device) { (void)device; *bytes = 1 << 30; return SUCCESS; }
@@ -39,6 +47,7 @@ void stub_lose(result code) { fault = code; }
 result cuMemGetInfo_v2(size_t *free, size_t *total) { *free = *total = 1 << 30; return fault; }
 
 result cuMemAlloc_v2(address *found, size_t bytes) {
+    slow_calls++;
     void *memory = bytes && bytes <= 1 << 30 ? aligned_alloc(256, (bytes + 255) / 256 * 256) : NULL;
     if (!memory)
         return OUT_OF_MEMORY;
@@ -49,6 +58,7 @@ result cuMemAlloc_v2(address *found, size_t bytes) {
     return SUCCESS;
 }
 result cuMemFree_v2(address freed) {
+    slow_calls++;
     free((void *)(uintptr_t)freed);
     alive--;
     return SUCCESS;
@@ -72,6 +82,7 @@ static int priority;
 int stub_priority(void) { return priority; }
 result cuStreamCreateWithPriority(void **stream, unsigned flags, int wanted) {
     (void)flags;
+    priority = wanted;
     *stream = malloc(1);
     alive++;
     return SUCCESS;
@@ -81,8 +92,7 @@ result cuStreamDestroy_v2(void *stream) {
     alive--;
     return SUCCESS;
 }
-result cuStreamSynchronize(void *stream) { (void)stream; return SUCCESS; }
-    priority = wanted;
+result cuStreamSynchronize(void *stream) { (void)stream; slow_calls++; return SUCCESS; }
 // The event that a stream waits for, and the recorded one that is not done before it was asked for twice.
 static void *awaited, *pending;
 void *stub_awaited(void) { return awaited; }
@@ -119,9 +129,44 @@ result cuGetErrorName(result code, const char **name) {
 }
 
 #define REFUSED(name) result name(void) { return NOT_SUPPORTED; }
-REFUSED(cuMemAllocManaged) REFUSED(cuMemHostAlloc) REFUSED(cuMemFreeHost) REFUSED(cuMemHostGetDevicePointer_v2)
+REFUSED(cuMemAllocManaged)
 REFUSED(cuMemHostRegister_v2) REFUSED(cuMemHostUnregister) REFUSED(cuMemcpyDtoDAsync_v2) REFUSED(cuMemsetD8Async)
 REFUSED(cuStreamAttachMemAsync) REFUSED(cuStreamBeginCapture_v2) REFUSED(cuStreamEndCapture)
 REFUSED(cuGraphInstantiateWithFlags) REFUSED(cuGraphDestroy) REFUSED(cuGraphExecDestroy) REFUSED(cuGraphLaunch)
-REFUSED(cuEventRecordWithFlags) REFUSED(cuEventSynchronize) REFUSED(cuEventElapsedTime) REFUSED(cuModuleLoadDataEx) REFUSED(cuModuleUnload)
-REFUSED(cuModuleGetFunction) REFUSED(cuLaunchKernel)
+REFUSED(cuEventRecordWithFlags) REFUSED(cuEventSynchronize) REFUSED(cuEventElapsedTime)
+#ifdef WITH_KERNELS
+// Kernels load and are launched, and do nothing.
+result cuModuleLoadDataEx(void **module, const void *image, unsigned count, void *options, void *values) {
+    (void)image; (void)count; (void)options; (void)values;
+    *module = &launches;
+    return SUCCESS;
+}
+result cuModuleUnload(void *module) { (void)module; return SUCCESS; }
+result cuModuleGetFunction(void **function, void *module, const char *name) {
+    (void)name;
+    *function = module;
+    return SUCCESS;
+}
+result cuLaunchKernel(void) { launches++; return SUCCESS; }
+result cuMemHostAlloc(void **start, size_t bytes, unsigned flags) {
+    (void)flags;
+    slow_calls++;
+    *start = aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
+    alive++;
+    return *start ? SUCCESS : OUT_OF_MEMORY;
+}
+result cuMemFreeHost(void *start) {
+    slow_calls++;
+    free(start);
+    alive--;
+    return SUCCESS;
+}
+result cuMemHostGetDevicePointer_v2(address *found, void *start, unsigned flags) {
+    (void)flags;
+    *found = (address)(uintptr_t)start;
+    return SUCCESS;
+}
+#else
+REFUSED(cuModuleLoadDataEx) REFUSED(cuModuleUnload) REFUSED(cuModuleGetFunction) REFUSED(cuLaunchKernel)
+REFUSED(cuMemHostAlloc) REFUSED(cuMemFreeHost) REFUSED(cuMemHostGetDevicePointer_v2)
+#endif

@@ -1,5 +1,7 @@
 //! The kernel's arguments: the structs of kernels/cuda/preprocess_job.cuh, field by field.
 
+use std::ops::Range;
+
 use crate::color::{ColorDescription, LevelMap, TruncatedYuvToRgb, YuvArithmetic};
 use crate::cuda::DeviceAddress;
 use crate::frame::{FrameView, PixelFormat};
@@ -137,6 +139,32 @@ pub(super) struct Frame {
     mirror_from: u32,
 }
 
+/// The tables that a run begins with copying for a frame. Without any, there are no fours.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct TableCopy {
+    from: u64,
+    to: u64,
+    /// Blocks of 16 bytes.
+    fours: u64,
+}
+
+impl TableCopy {
+    /// Copies `words` of those at `first`.
+    pub(super) fn new(words: &Range<usize>, first: DeviceAddress, to: DeviceAddress) -> Self {
+        Self { from: first.offset(words.start * 4).0, to: to.0, fours: words.len() as u64 / 4 }
+    }
+
+    pub(super) fn to_bytes(self) -> [u8; COPY_BYTES] {
+        let Self { from, to, fours } = self;
+        let mut bytes = [0; COPY_BYTES];
+        for (bytes, field) in bytes.as_chunks_mut::<8>().0.iter_mut().zip([from, to, fours]) {
+            *bytes = field.to_ne_bytes();
+        }
+        bytes
+    }
+}
+
 /// How to finish the sums of any number of taps.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default)]
@@ -201,9 +229,16 @@ pub(super) struct Job {
 // The kernel asserts the same sizes.
 const _: () = assert!(size_of::<Component>() == 24 && size_of::<AxisTable>() == 16);
 const _: () = assert!(size_of::<Frame>() == FRAME_BYTES && size_of::<Job>() == 96);
+const _: () = assert!(size_of::<TableCopy>() == COPY_BYTES);
 
 /// The size of a frame's description.
 pub(super) const FRAME_BYTES: usize = 248;
+
+/// The size of a [`TableCopy`].
+pub(super) const COPY_BYTES: usize = 24;
+
+/// Threads per block, and blocks per frame, of the launch that copies descriptions and tables.
+pub(super) const DESCRIBE_GRID: (u32, u32) = (128, 4);
 
 /// The address and pitch of a frame's planes on the GPU.
 pub(super) type Planes = [(DeviceAddress, usize); 3];

@@ -3,8 +3,8 @@
 use std::ffi::c_void;
 use std::sync::Arc;
 
-use super::job::{FRAME_BYTES, Frame, Job, Kernel, Planes};
-use super::tables::{self, FrameTables};
+use super::job::{COPY_BYTES, DESCRIBE_GRID, FRAME_BYTES, Frame, Job, Kernel, Planes, TableCopy};
+use super::table_cache::{Found, TableCache};
 use crate::buffer::{Memory, MemoryKind, UnifiedBuffer};
 use crate::cuda::{CudaError, CudaStream, Device, DeviceAddress, DeviceBuffer, Function, Module};
 use crate::frame::FrameView;
@@ -26,9 +26,11 @@ pub(super) const STAGED_ALIGNMENT: usize = 64;
 /// Turns batches of frames into one model's input on a GPU.
 ///
 /// [`prepare`](Self::prepare) is the host's part of a run and [`enqueue`](Self::enqueue) the GPU's, which may be captured in a
-/// graph once and launched again after every `prepare`. Memory is allocated in `new`, and when frames that must be staged are
-/// larger than any before; tables are made for the first frame of a size.
+/// graph once and launched again after every `prepare`. Memory is allocated in `new`, for frames to stage that are larger than any
+/// before, for the first 64 frame sizes, and for tables that are larger than the memory of their place. Otherwise a frame of a new
+/// size costs only the making of its tables, which the launch that each run begins with copies.
 pub struct CudaPreprocessor {
+    device: Arc<Device>,
     spec: PreprocessSpec,
     kernel: Function,
     /// Threads per block, blocks per frame.
@@ -38,12 +40,18 @@ pub struct CudaPreprocessor {
     round: Option<Function>,
     job: Job,
     max_batch: usize,
-    /// The descriptions of the batch's frames, written by the host.
+    /// The descriptions of the batch's frames, then the copies of their tables, written by the host.
     described: UnifiedBuffer,
-    /// Their copy in the GPU's memory: every warp reads its frame's, and some GPUs do not cache pinned memory.
+    /// The descriptions in the GPU's memory: every warp reads its frame's, and some GPUs do not cache pinned memory.
     descriptions: DeviceBuffer,
     mappings: Vec<Mapping>,
-    sizes: TableCache,
+    tables: TableCache,
+    /// The tables of the batch's frames.
+    found: Vec<Found>,
+    /// The tables that are new in a run, written by the host.
+    new_tables: UnifiedBuffer,
+    /// The tables in the GPU's memory, by the cache's places.
+    placed_tables: Vec<DeviceBuffer>,
     staging: UnifiedBuffer,
     copied_bytes: u64,
 }
@@ -53,10 +61,10 @@ impl CudaPreprocessor {
     pub fn new(spec: &PreprocessSpec, device: &Arc<Device>, max_batch: usize) -> Result<Self, PreprocessError> {
         spec.check()?;
         let pinned = Memory::on(device, MemoryKind::Mapped)?;
-        let bytes = max_batch * FRAME_BYTES;
         let module = Module::shared(device, "preprocess", PTX)?;
         let kernel = Kernel::of(spec);
         Ok(Self {
+            device: device.clone(),
             spec: spec.clone(),
             kernel: module.function(kernel.name())?,
             grid: kernel.grid(spec),
@@ -64,10 +72,13 @@ impl CudaPreprocessor {
             round: (spec.dtype == DType::I32).then(|| module.function("round_tensor")).transpose()?,
             job: Job::new(spec),
             max_batch,
-            described: pinned.allocate(bytes)?,
-            descriptions: DeviceBuffer::new(device, bytes)?,
+            described: pinned.allocate(max_batch * (FRAME_BYTES + COPY_BYTES))?,
+            descriptions: DeviceBuffer::new(device, max_batch * FRAME_BYTES)?,
             mappings: Vec::with_capacity(max_batch),
-            sizes: TableCache::new(device, max_batch.max(KEPT_PLANS))?,
+            tables: TableCache::new(max_batch.max(KEPT_PLANS)),
+            found: Vec::with_capacity(max_batch),
+            new_tables: pinned.allocate(0)?,
+            placed_tables: Vec::new(),
             staging: pinned.allocate(0)?,
             copied_bytes: 0,
         })
@@ -86,13 +97,32 @@ impl CudaPreprocessor {
             let (most, given) = (self.max_batch, frames.len());
             return Err(PreprocessError::Invalid(format!("the preprocessor was made for {most} frames, not {given}")));
         }
+        let prepared = self.describe(frames);
+        if prepared.is_err() {
+            self.forget_tables();
+        }
+        prepared
+    }
+
+    /// Makes all tables new to the next run, after one that was prepared and may not have been launched.
+    pub fn forget_tables(&mut self) {
+        self.tables.forget();
+    }
+
+    fn describe(&mut self, frames: &[FrameView<'_>]) -> Result<(), PreprocessError> {
+        self.find_tables(frames)?;
         let staged: usize = frames.iter().filter(|frame| planes_of(frame).is_none()).map(staged_size).sum();
         self.staging.refit(staged)?;
         self.mappings.clear();
-        self.sizes.run += 1;
         let mut staged_bytes = 0;
-        for (frame, described) in frames.iter().zip(self.described.as_mut_slice().chunks_exact_mut(FRAME_BYTES)) {
-            let (tables, address) = self.sizes.get(&self.spec, PlanKey::of(frame))?;
+        // `pinned` is mapped memory, and every block of that has an address.
+        let new_tables = self.new_tables.device_address().unwrap_or_default();
+        let (descriptions, copies) = self.described.as_mut_slice().split_at_mut(self.max_batch * FRAME_BYTES);
+        let described = descriptions.chunks_exact_mut(FRAME_BYTES).zip(copies.chunks_exact_mut(COPY_BYTES));
+        for ((frame, Found { tables, place, words }), (described, copy)) in
+            frames.iter().zip(&self.found).zip(described)
+        {
+            let address = self.placed_tables[*place].address();
             let planes = match planes_of(frame) {
                 Some(planes) => planes,
                 None => {
@@ -108,7 +138,30 @@ impl CudaPreprocessor {
             // SAFETY: a `Frame` is FRAME_BYTES integers and floats without padding, so all of its bytes are initialised.
             let bytes = unsafe { std::slice::from_raw_parts((&raw const description).cast::<u8>(), FRAME_BYTES) };
             described.copy_from_slice(bytes);
+            copy.copy_from_slice(&TableCopy::new(words, new_tables, address).to_bytes());
         }
+        Ok(())
+    }
+
+    /// Finds or makes the tables of frames, and writes those that are new to pinned memory.
+    fn find_tables(&mut self, frames: &[FrameView<'_>]) -> Result<(), PreprocessError> {
+        self.tables.begin_run();
+        self.found.clear();
+        for frame in frames {
+            let found = self.tables.find_or_make(&self.spec, PlanKey::of(frame));
+            let bytes = found.words.len() * size_of::<u32>();
+            // Powers of two. Otherwise, where tables grow with the frame, many new ones would be a little larger than their place.
+            match self.placed_tables.get_mut(found.place) {
+                Some(memory) if memory.len() >= bytes => {}
+                Some(memory) => *memory = DeviceBuffer::new(&self.device, bytes.next_power_of_two())?,
+                None => self.placed_tables.push(DeviceBuffer::new(&self.device, bytes.next_power_of_two())?),
+            }
+            self.found.push(found);
+        }
+        let words = self.tables.new_words();
+        self.new_tables.refit(size_of_val(words).next_power_of_two())?;
+        let bytes = self.new_tables.as_mut_slice().chunks_exact_mut(size_of::<u32>());
+        bytes.zip(words).for_each(|(bytes, word)| bytes.copy_from_slice(&word.to_ne_bytes()));
         Ok(())
     }
 
@@ -125,14 +178,14 @@ impl CudaPreprocessor {
 
     /// Queues the run of `frames` frames into consecutive tensors at `out`; returns without waiting.
     ///
-    /// A launch that reads 248 bytes per frame, and the one that does the work. Reads the rows and columns of each frame that
+    /// A launch that reads 272 bytes per frame, and tables that are new, and the one that does the work. Reads the rows and columns of each frame that
     /// are sampled, writes the tensor once: 1080p YUYV to 640x640 f16 moves 3.8 MB. A tensor of i32 is read and written once
     /// more.
     ///
     /// # Safety
     /// `out` has room for that many tensors. `self`, `out` and the memory of the frames last prepared do not change until the
-    /// run is done, and for every launch of a captured graph; [`prepare`](Self::prepare) had at least `frames` frames before
-    /// every run.
+    /// run is done, and for every launch of a captured graph; [`prepare`](Self::prepare) had `frames` frames before every run.
+    /// After a `prepare` without a run comes [`forget_tables`](Self::forget_tables) before the next.
     pub unsafe fn enqueue(&mut self, out: DeviceAddress, frames: usize, stream: &CudaStream) -> Result<(), CudaError> {
         if frames == 0 {
             return Ok(());
@@ -159,18 +212,18 @@ impl CudaPreprocessor {
         }
     }
 
-    /// Queues copying the descriptions.
+    /// Queues copying the descriptions, and the tables that are new.
     fn copy_descriptions(&mut self, frames: usize, stream: &CudaStream) -> Result<(), CudaError> {
         // `pinned` is mapped memory, and every block of that has an address.
         let mut from = self.described.device_address().unwrap_or_default();
         let mut to = self.descriptions.address();
-        let mut words = (frames * FRAME_BYTES / size_of::<u32>()) as u32;
+        let mut copies = from.offset(self.max_batch * FRAME_BYTES);
         let mut arguments =
-            [(&raw mut from).cast::<c_void>(), (&raw mut to).cast::<c_void>(), (&raw mut words).cast::<c_void>()];
-        let blocks = words.div_ceil(WORD_THREADS);
-        // SAFETY: the kernel takes two addresses and a count of words; both blocks have room for `max_batch` descriptions, and
-        // stay valid until the run is done (the promise to `enqueue`).
-        unsafe { self.describe.launch([blocks, 1, 1], [WORD_THREADS, 1, 1], 0, stream, &mut arguments) }
+            [(&raw mut from).cast::<c_void>(), (&raw mut to).cast::<c_void>(), (&raw mut copies).cast::<c_void>()];
+        let (threads, blocks) = DESCRIBE_GRID;
+        // SAFETY: the kernel takes three addresses. Each block has room for `max_batch` descriptions or copies, these name memory
+        // in `self`, and all of it stays valid until the run is done (the promise to `enqueue`).
+        unsafe { self.describe.launch([blocks, frames as u32, 1], [threads, 1, 1], 0, stream, &mut arguments) }
     }
 }
 
@@ -212,55 +265,4 @@ pub(super) fn stage(frame: &FrameView<'_>, staging: &mut UnifiedBuffer, used: &m
         copied += row_bytes * rows;
     }
     (planes, copied)
-}
-
-/// The tables of the last frame sizes and orientations, in the GPU's memory.
-struct TableCache {
-    device: Arc<Device>,
-    upload: CudaStream,
-    kept: Vec<CachedTables>,
-    capacity: usize,
-    /// The current run; tables that only earlier ones used may be replaced.
-    run: u64,
-}
-
-struct CachedTables {
-    tables: FrameTables,
-    memory: DeviceBuffer,
-    /// The last run that used it.
-    used: u64,
-}
-
-impl TableCache {
-    fn new(device: &Arc<Device>, capacity: usize) -> Result<Self, CudaError> {
-        let kept = Vec::with_capacity(capacity);
-        Ok(Self { device: device.clone(), upload: CudaStream::new(device)?, kept, capacity, run: 0 })
-    }
-
-    /// Returns the tables of a frame size and orientation. Makes them, allocates, and waits for the copy to the GPU only if they are
-    /// missing.
-    fn get(&mut self, spec: &PreprocessSpec, key: PlanKey) -> Result<(FrameTables, DeviceAddress), CudaError> {
-        let slot = match self.kept.iter().position(|kept| kept.tables.key == key) {
-            Some(slot) => slot,
-            None => self.make(spec, key)?,
-        };
-        let kept = &mut self.kept[slot];
-        kept.used = self.run;
-        Ok((kept.tables, kept.memory.address()))
-    }
-
-    fn make(&mut self, spec: &PreprocessSpec, key: PlanKey) -> Result<usize, CudaError> {
-        let (tables, bytes) = tables::make(spec, key);
-        let memory = DeviceBuffer::new(&self.device, bytes.len())?;
-        // SAFETY: the memory is as long as the tables, nothing else knows it yet, and this waits for the copy.
-        unsafe { self.upload.copy_to_device(&bytes, memory.address()) }?;
-        self.upload.synchronize()?;
-        if self.kept.len() == self.capacity {
-            // There are at least as many as frames in a run, so the oldest does not belong to this run; none is in flight.
-            let oldest = (0..self.kept.len()).min_by_key(|&slot| self.kept[slot].used).unwrap_or(0);
-            self.kept.swap_remove(oldest);
-        }
-        self.kept.push(CachedTables { tables, memory, used: self.run });
-        Ok(self.kept.len() - 1)
-    }
 }

@@ -3,10 +3,14 @@
 //! They are the CPU reference's own ([`super::super::plan`], [`super::super::taps`]), so that both sample alike to the last bit,
 //! and no GPU has to compute positions in double precision, which is slow on small ones. A few KB for each frame size.
 
+use std::marker::PhantomData;
+use std::ops::Range;
+
 use super::job::{AxisTable, Kernel, PIXELS, SumRules, TILE_COLUMNS, TILE_ROWS, TileRules};
-use crate::placement::Mapping;
-use crate::preprocess::number::Number;
-use crate::preprocess::plan::{Axis, PlanKey, PreprocessPlan};
+use crate::placement::{AxisMap, Mapping};
+use crate::preprocess::number::{Along, Number};
+use crate::preprocess::plan::{PlanKey, pixel_pair};
+use crate::preprocess::simd::{Isa, SliceLoop};
 use crate::preprocess::spec::{PreprocessSpec, Sampling};
 use crate::preprocess::taps::{Sums, TapAxis, TapPlan, TapTables};
 use crate::view::Orientation;
@@ -61,59 +65,148 @@ fn sides(key: PlanKey) -> [(u32, bool); 2] {
     [(width, across), (height, down)]
 }
 
-/// Makes the tables of one frame size: for columns, then for rows, all lower positions, all upper ones, then their weights if
-/// these are separate. One entry per column or row of the tensor; entries outside the picture repeat the nearest. With any
-/// number of taps: the positions of every first tap, of every second, and so on, then the weights. For tiles:
-/// `kernels/cuda/preprocess_tiles.cuh` has the form.
-pub(super) fn make(spec: &PreprocessSpec, key: PlanKey) -> (FrameTables, Vec<u8>) {
+/// Makes the tables of one frame size and appends their words: for columns, then for rows, all lower positions, all upper ones, then
+/// their weights if these are separate. One entry per column or row of the tensor; entries outside the picture repeat the nearest.
+/// With any number of taps: the positions of every first tap, of every second, and so on, then the weights. For tiles:
+/// `kernels/cuda/preprocess_tiles.cuh` has the form. The words are a multiple of 4.
+pub(super) fn make(spec: &PreprocessSpec, key: PlanKey, words: &mut Vec<u32>) -> FrameTables {
     if !spec.is_plain() {
         let TapPlan { mapping, sums } = TapPlan::new(spec, key.size);
         let mapping = (mapping, key);
         let rules = SumRules::new(&sums, spec.sampling);
         return match &sums {
-            Sums::Float(tables, _) if Kernel::of(spec) == Kernel::Warp => make_warp(spec, mapping, tables),
-            Sums::Pillow(tables) => make_tiles(spec, mapping, tables, rules, weighted_bytes),
-            Sums::Linear(tables) => make_taps(spec, mapping, tables, rules, i32::cast_unsigned),
+            Sums::Float(tables, _) if Kernel::of(spec) == Kernel::Warp => make_warp(spec, mapping, tables, words),
+            Sums::Pillow(tables) => make_tiles(spec, mapping, tables, rules, weighted_bytes, words),
+            Sums::Linear(tables) => make_taps(spec, mapping, tables, rules, i32::cast_unsigned, words),
             Sums::Float(tables, _) if Kernel::of(spec) == Kernel::Antialias => {
-                make_tiles(spec, mapping, tables, rules, |weights| weights.map(f32::to_bits))
+                make_tiles(spec, mapping, tables, rules, |weights| weights.map(f32::to_bits), words)
             }
-            Sums::Float(tables, _) => make_taps(spec, mapping, tables, rules, f32::to_bits),
+            Sums::Float(tables, _) => make_taps(spec, mapping, tables, rules, f32::to_bits, words),
         };
     }
     match spec.sampling {
-        Sampling::Exact => make_pairs(spec, key, [|position, _| position, |_, weight: f32| weight.to_bits()]),
-        // Positions are below 2^14, weights at most 2^11.
-        _ => make_pairs(spec, key, [|position, weight: u16| position | u32::from(weight) << 16]),
+        Sampling::Exact => make_pairs::<f32>(spec, key, words),
+        _ => make_pairs::<u16>(spec, key, words),
     }
 }
 
-/// `words` are the parts of an entry, from its position and weight.
-fn make_pairs<N: Number, const WORDS: usize>(
-    spec: &PreprocessSpec,
-    key: PlanKey,
-    words: [fn(u32, N) -> u32; WORDS],
-) -> (FrameTables, Vec<u8>) {
-    let plan = PreprocessPlan::<N>::of_picture(spec, key);
-    let [x, y, width, height] = plan.mapping.placed().map(|pixels| pixels as usize);
-    let [columns, rows] = strides(spec);
-    let mut bytes = Vec::with_capacity((columns + rows) * 2 * WORDS * 4);
-    let mut append = |axis: &Axis<N>, (side, mirrored): (u32, bool), stride: usize, first: usize, count: usize| {
-        for word in words {
-            for (positions, weights) in [&axis.low, &axis.high].into_iter().zip(&axis.weights) {
-                for i in 0..stride {
-                    let i = i.saturating_sub(first).min(count - 1);
-                    bytes.extend(word(frame_position(positions[i], side, mirrored), weights[i]).to_le_bytes());
-                }
-            }
-        }
+/// A weight of two taps, as the kernels read it.
+trait PairWeight: Number {
+    /// Whether the weights follow the positions, rather than being in the same words.
+    const APART: bool;
+
+    /// Returns the word of a position.
+    fn word(position: u32, weight: Self) -> u32;
+
+    /// Returns a weight that is apart as a word.
+    fn bits(weight: Self) -> u32;
+}
+
+impl PairWeight for u16 {
+    const APART: bool = false;
+
+    /// Positions are below 2^14, weights at most 2^11.
+    #[inline(always)]
+    fn word(position: u32, weight: u16) -> u32 {
+        position | u32::from(weight) << 16
+    }
+
+    #[inline(always)]
+    fn bits(weight: u16) -> u32 {
+        u32::from(weight)
+    }
+}
+
+impl PairWeight for f32 {
+    const APART: bool = true;
+
+    #[inline(always)]
+    fn word(position: u32, _weight: f32) -> u32 {
+        position
+    }
+
+    #[inline(always)]
+    fn bits(weight: f32) -> u32 {
+        weight.to_bits()
+    }
+}
+
+/// Makes the tables of two taps. A model on detections has frames of a new size in every run, so this takes a microsecond and
+/// allocates nothing.
+fn make_pairs<N: PairWeight>(spec: &PreprocessSpec, key: PlanKey, words: &mut Vec<u32>) -> FrameTables {
+    let mapping = Mapping::new(spec.placement, key.size, (spec.width, spec.height));
+    let lists = if N::APART { 4 } else { 2 };
+    let ([columns, rows], first) = (strides(spec), words.len());
+    words.resize(first + (columns + rows) * lists, 0);
+    let (column_words, row_words) = words[first..].split_at_mut(columns * lists);
+    let ([across, down], isa) = (sides(key), Isa::detect());
+    let [mut single, mut single_rows] = [false; 2];
+    let axis = |along, picture, words, stride, single| PairLoop::<N> {
+        along,
+        map: &mapping.axes()[usize::from(along == Along::Y)],
+        picture,
+        words,
+        stride,
+        single,
+        number: PhantomData,
     };
-    let [across, down] = sides(key);
-    append(&plan.columns, across, columns, x, width);
-    append(&plan.rows, down, rows, y, height);
-    let taps = [if plan.columns.single { 1 } else { 2 }, 2];
-    let column_bytes = columns * 2 * WORDS * 4;
-    let rules = SumRules::default();
-    (FrameTables { key, mapping: plan.mapping, rules, tiles: TileRules::default(), taps, column_bytes }, bytes)
+    isa.run(axis(Along::X, across, column_words, columns, &mut single));
+    isa.run(axis(Along::Y, down, row_words, rows, &mut single_rows));
+    let taps = [if single { 1 } else { 2 }, 2];
+    let (rules, tiles) = (SumRules::default(), TileRules::default());
+    FrameTables { key, mapping, rules, tiles, taps, column_bytes: columns * lists * 4 }
+}
+
+/// Makes the table of one axis with two taps.
+struct PairLoop<'a, N> {
+    along: Along,
+    map: &'a AxisMap,
+    /// The side of the picture, and whether it is mirrored.
+    picture: (u32, bool),
+    words: &'a mut [u32],
+    /// The entries of each list.
+    stride: usize,
+    /// Set to whether no upper tap has a weight.
+    single: &'a mut bool,
+    number: PhantomData<N>,
+}
+
+impl<N: PairWeight> SliceLoop for PairLoop<'_, N> {
+    #[inline(always)]
+    fn run<const FMA: bool>(self) {
+        let Self { along, picture: (side, mirrored), words, stride, single, .. } = self;
+        // A copy, because the compiler must assume that writing words changes what is behind a reference.
+        let map = *self.map;
+        let (from, count) = (map.at as usize, map.count as usize);
+        let (positions, weights) = words.split_at_mut(2 * stride);
+        let (low, high) = positions.split_at_mut(stride);
+        let (low, high) = (&mut low[from..][..count], &mut high[from..][..count]);
+        let [low_weights, high_weights] = match N::APART {
+            true => {
+                let (low, high) = weights.split_at_mut(stride);
+                [&mut low[from..][..count], &mut high[from..][..count]]
+            }
+            false => [&mut [][..], &mut [][..]],
+        };
+        let mut upper = false;
+        for i in 0..count {
+            let (pixels, weights) = pixel_pair::<N>(along, &map, i as u32);
+            let pixels = pixels.map(|pixel| frame_position(pixel, side, mirrored));
+            low[i] = N::word(pixels[0], weights[0]);
+            high[i] = N::word(pixels[1], weights[1]);
+            if N::APART {
+                low_weights[i] = N::bits(weights[0]);
+                high_weights[i] = N::bits(weights[1]);
+            }
+            upper |= weights[1] != N::NONE;
+        }
+        *single = !upper;
+        for list in words.chunks_exact_mut(stride) {
+            let (first, last) = (list[from], list[from + count - 1]);
+            list[..from].fill(first);
+            list[from + count..].fill(last);
+        }
+    }
 }
 
 /// Makes pairs of a warp. Taps on padding have no weight: the kernel adds what they leave of it.
@@ -121,33 +214,21 @@ fn make_warp(
     spec: &PreprocessSpec,
     (mapping, key): (Mapping, PlanKey),
     tables: &TapTables<f32>,
-) -> (FrameTables, Vec<u8>) {
+    words: &mut Vec<u32>,
+) -> FrameTables {
     let [across, down] = sides(key);
     let [columns, rows] = strides(spec);
-    let mut bytes = Vec::with_capacity((columns + rows) * 2 * 4);
     for (axis, (size, mirrored), stride) in [(&tables.columns, across, columns), (&tables.rows, down, rows)] {
         for tap in 0..2 {
-            for i in 0..stride {
+            words.extend((0..stride).map(|i| {
                 let (pixel, weight) = axis.pair(i.min(axis.first.len() - 1), size)[tap];
                 // Weights are multiples of 1/32, positions below 2^14.
-                let entry = pixel
-                    .map_or(0, |pixel| frame_position(pixel, size, mirrored) | ((weight * WARP_WEIGHTS) as u32) << 16);
-                bytes.extend(entry.to_le_bytes());
-            }
+                pixel.map_or(0, |pixel| frame_position(pixel, size, mirrored) | ((weight * WARP_WEIGHTS) as u32) << 16)
+            }));
         }
     }
     let (rules, tiles) = (SumRules::default(), TileRules::default());
-    (
-        FrameTables {
-            key,
-            mapping,
-            rules,
-            tiles,
-            taps: [tables.columns.taps as u32, 2],
-            column_bytes: columns * 2 * 4,
-        },
-        bytes,
-    )
+    FrameTables { key, mapping, rules, tiles, taps: [tables.columns.taps as u32, 2], column_bytes: columns * 2 * 4 }
 }
 
 /// `bits` are a weight's.
@@ -157,12 +238,11 @@ fn make_taps<W: Copy>(
     tables: &TapTables<W>,
     rules: SumRules,
     bits: fn(W) -> u32,
-) -> (FrameTables, Vec<u8>) {
+    words: &mut Vec<u32>,
+) -> FrameTables {
     let [columns, rows] = strides(spec);
     let [across, down] = sides(key);
     let [x, y, _, _] = mapping.placed().map(|pixels| pixels as usize);
-    let column_bytes = columns * tables.columns.taps * 2 * 4;
-    let mut bytes = Vec::with_capacity(column_bytes + rows * tables.rows.taps * 2 * 4);
     let mut append = |axis: &TapAxis<W>, (side, mirrored): (u32, bool), stride: usize, first: usize| {
         let order = |k: usize| if axis.descending { axis.taps - 1 - k } else { k };
         let entry = |i: usize| i.saturating_sub(first).min(axis.first.len() - 1);
@@ -171,18 +251,19 @@ fn make_taps<W: Copy>(
             let inside = u32::try_from(position).ok().filter(|&position| position < side);
             inside.map_or(PAD, |position| frame_position(position, side, mirrored))
         };
-        let words = (0..axis.taps).map(order).flat_map(|k| (0..stride).map(move |i| (entry(i), k)));
-        bytes.extend(words.clone().flat_map(|(i, k)| position(i, k).to_le_bytes()));
-        bytes.extend(words.flat_map(|(i, k)| bits(axis.weights[i * axis.taps + k]).to_le_bytes()));
+        for k in (0..axis.taps).map(order) {
+            words.extend((0..stride).map(|i| position(entry(i), k)));
+        }
+        for k in (0..axis.taps).map(order) {
+            words.extend((0..stride).map(|i| bits(axis.weights[entry(i) * axis.taps + k])));
+        }
     };
     append(&tables.columns, across, columns, x);
     append(&tables.rows, down, rows, y);
     let taps = [tables.columns.taps as u32, tables.rows.taps as u32];
-    (FrameTables { key, mapping, rules, tiles: TileRules::default(), taps, column_bytes }, bytes)
+    let column_bytes = columns * tables.columns.taps * 2 * 4;
+    FrameTables { key, mapping, rules, tiles: TileRules::default(), taps, column_bytes }
 }
-
-/// The words of four weights in a tile's table.
-type FourWeights<W> = fn([W; 4]) -> [u32; 4];
 
 /// Splits weights of 24 bits into their lower halves, two in a word, and their upper bytes.
 fn weighted_bytes(weights: [i32; 4]) -> [u32; 4] {
@@ -196,24 +277,26 @@ fn make_tiles<W: Copy + Default + PartialEq>(
     (mapping, key): (Mapping, PlanKey),
     tables: &TapTables<W>,
     rules: SumRules,
-    four: FourWeights<W>,
-) -> (FrameTables, Vec<u8>) {
-    let (mut words, fours, tile_fours) = tile_columns(spec, &mapping, &tables.columns, four);
-    let column_bytes = words.len() * 4;
-    let (rows, listed_words) = tile_rows(spec, (&mapping, key), &tables.rows, four);
-    words.extend(rows);
+    // Returns the words of four weights.
+    four: impl Fn([W; 4]) -> [u32; 4],
+    words: &mut Vec<u32>,
+) -> FrameTables {
+    let first = words.len();
+    let (fours, tile_fours) = tile_columns(spec, &mapping, &tables.columns, &four, words);
+    let column_bytes = (words.len() - first) * 4;
+    let listed_words = tile_rows(spec, (&mapping, key), &tables.rows, four, words);
     let tiles = TileRules { reach: tables.columns.edges, listed_words: listed_words as u32, tile_fours };
-    let bytes = words.into_iter().flat_map(u32::to_le_bytes).collect();
-    (FrameTables { key, mapping, rules, tiles, taps: [fours as u32, 0], column_bytes }, bytes)
+    FrameTables { key, mapping, rules, tiles, taps: [fours as u32, 0], column_bytes }
 }
 
-/// Returns the words, the fours of a column, and the most fours of a tile.
+/// Appends the columns' words; returns the fours of a column, and the most fours of a tile.
 fn tile_columns<W: Copy + Default + PartialEq>(
     spec: &PreprocessSpec,
     mapping: &Mapping,
     axis: &TapAxis<W>,
-    four: FourWeights<W>,
-) -> (Vec<u32>, usize, u32) {
+    four: impl Fn([W; 4]) -> [u32; 4],
+    words: &mut Vec<u32>,
+) -> (usize, u32) {
     let stride = strides(spec)[0];
     let placed = mapping.placed()[0] as usize;
     let entry = |x: usize| x.saturating_sub(placed).min(axis.first.len() - 1);
@@ -226,15 +309,18 @@ fn tile_columns<W: Copy + Default + PartialEq>(
         })
         .collect();
     let fours = windows.iter().map(|&(.., fours)| fours).max().unwrap_or(1);
-    let mut words: Vec<u32> = (0..stride).map(|x| windows[entry(x)].0.cast_unsigned()).collect();
-    for k in 0..fours {
-        words.extend((0..stride).flat_map(|x| {
-            let (_, before, _) = windows[entry(x)];
-            let weights = &axis.weights[entry(x) * axis.taps..][..axis.taps];
-            let weight =
-                |tap: usize| tap.checked_sub(before).and_then(|tap| weights.get(tap)).copied().unwrap_or_default();
-            four(std::array::from_fn(|i| weight(4 * k + i)))
-        }));
+    words.extend((0..stride).map(|x| windows[entry(x)].0.cast_unsigned()));
+    let first = words.len();
+    words.resize(first + fours * stride * 4, 0);
+    let mut column = vec![W::default(); 4 * fours];
+    for x in 0..stride {
+        let (_, before, _) = windows[entry(x)];
+        let taps = axis.taps.min(column.len() - before);
+        column.fill(W::default());
+        column[before..][..taps].copy_from_slice(&axis.weights[entry(x) * axis.taps..][..taps]);
+        for (k, weights) in column.as_chunks::<4>().0.iter().enumerate() {
+            words[first + (k * stride + x) * 4..][..4].copy_from_slice(&four(*weights));
+        }
     }
     let mut most = 0;
     for x in (0..spec.width as usize).step_by(TILE_COLUMNS as usize) {
@@ -246,82 +332,128 @@ fn tile_columns<W: Copy + Default + PartialEq>(
         words.extend([low.cast_unsigned(), needed]);
         most = most.max(needed);
     }
+    // The words before are whole fours.
     words.resize(words.len().next_multiple_of(4), 0);
-    (words, fours, most)
+    (fours, most)
 }
 
-/// Returns the words, and how many of them are for a row of tiles.
+/// Appends the rows' words; returns how many of them are for a row of tiles.
 fn tile_rows<W: Copy + Default + PartialEq>(
     spec: &PreprocessSpec,
     (mapping, key): (&Mapping, PlanKey),
     axis: &TapAxis<W>,
-    four: FourWeights<W>,
-) -> (Vec<u32>, usize) {
+    four: impl Fn([W; 4]) -> [u32; 4],
+    words: &mut Vec<u32>,
+) -> usize {
     let tile = TILE_ROWS as usize;
     let [_, placed, _, height] = mapping.placed().map(|pixels| pixels as usize);
     let source = mapping.source().1 as i32;
-    // The rows of the frame under a row's taps, each with the number of times that it came before, since an edge is repeated, and
-    // the weight. Those beyond the frame are padding, all of one kind.
-    let taps = |y: usize| {
-        let mut taps: Vec<(i32, usize, W)> = Vec::with_capacity(axis.taps);
-        for k in 0..axis.taps {
-            let row = (axis.first[y] + k as i32).clamp(axis.edges[0], axis.edges[1]).clamp(-1, source);
-            let weight = axis.weights[y * axis.taps + k];
-            if weight != W::default() {
-                let before = taps.iter().filter(|&&(known, ..)| known == row).count();
-                taps.push((row, before, weight));
-            }
+    // The rows of the frame under all rows' taps, each with the number of times that it came before, since an edge is repeated, and
+    // the weight. Those beyond the frame are padding, all of one kind. `ends` has the end of each row's.
+    let mut taps: Vec<(i32, usize, W)> = Vec::with_capacity(height * axis.taps);
+    let mut ends = Vec::with_capacity(height);
+    for (&first, weights) in axis.first.iter().zip(axis.weights.chunks_exact(axis.taps)) {
+        let begin = taps.len();
+        for (row, &weight) in (first..).zip(weights).filter(|&(_, &weight)| weight != W::default()) {
+            let row = row.clamp(axis.edges[0], axis.edges[1]).clamp(-1, source);
+            // Rows never fall.
+            let before = match taps[begin..].last() {
+                Some(&(known, before, _)) if known == row => before + 1,
+                _ => 0,
+            };
+            taps.push((row, before, weight));
         }
-        taps
-    };
-    // Whether a row is of the frame, and listed once.
-    let once_inside = |&(row, before): &(i32, usize)| (0..source).contains(&row) && before == 0;
-    let tiles = (0..spec.height as usize).step_by(tile).map(|first| {
-        let inside = first.max(placed)..(first + tile).min(placed + height);
-        let lines: Vec<_> = inside.map(|y| (y - first, taps(y - placed))).collect();
-        let mut list: Vec<_> = lines.iter().flat_map(|(_, taps)| taps).map(|&(row, before, _)| (row, before)).collect();
-        list.sort_unstable();
-        list.dedup();
+        ends.push(taps.len());
+    }
+    let taps_of = |y: usize| &taps[if y == 0 { 0 } else { ends[y - 1] }..ends[y]];
+    // The rows of the tensor in a tile that have taps, counted from the picture's first.
+    let lines_of = |first: usize| first.max(placed) - placed..(first + tile).clamp(placed, placed + height) - placed;
+    let mut tiles = Vec::with_capacity(spec.height.div_ceil(TILE_ROWS) as usize);
+    for first in (0..spec.height as usize).step_by(tile) {
+        let lines = lines_of(first);
+        let taps = || lines.clone().flat_map(taps_of);
+        let edges = taps().fold((i32::MAX, i32::MIN), |(low, high), &(row, ..)| (low.min(row), high.max(row)));
         // Some kernels have taps without weight between others. With them, the rows follow each other.
-        if let (Some(&(low, _)), Some(&(high, _))) = (list.first(), list.last())
-            && list.iter().all(once_inside)
-        {
-            list = (low..=high).map(|row| (row, 0)).collect();
-        }
-        (list, lines)
-    });
-    let tiles: Vec<_> = tiles.collect();
-    let most = tiles.iter().map(|(list, _)| list.len().next_multiple_of(4)).max().unwrap_or(0);
+        let is_run = taps().all(|&(row, before, _)| (0..source).contains(&row) && before == 0);
+        let list = match edges {
+            (low, high) if is_run && low <= high => Listed::Run(low..high + 1),
+            _ => {
+                let mut list: Vec<_> = taps().map(|&(row, before, _)| (row, before)).collect();
+                list.sort_unstable();
+                list.dedup();
+                Listed::Apart(list)
+            }
+        };
+        tiles.push((first, lines, list));
+    }
+    let most = tiles.iter().map(|(.., list)| list.len().next_multiple_of(4)).max().unwrap_or(0);
     let header = 4 + 2 * tile;
     let listed_words = header + most * (1 + tile);
-    let mut words = vec![0; tiles.len() * listed_words];
-    for ((list, lines), words) in tiles.iter().zip(words.chunks_exact_mut(listed_words)) {
+    let begin = words.len();
+    words.resize(begin + tiles.len() * listed_words, 0);
+    let mut weights = vec![W::default(); most * tile];
+    for ((first, lines, list), words) in tiles.into_iter().zip(words[begin..].chunks_exact_mut(listed_words)) {
         let (header, listed) = words.split_at_mut(header);
-        let (listed, weights) = listed.split_at_mut(most);
+        let (listed, weight_words) = listed.split_at_mut(most);
         header[0] = list.len() as u32;
         // A run is read faster than a list; it is one of the frame's rows, from left to right.
-        let is_run = key.orientation == Orientation::UPRIGHT && list.windows(2).all(|pair| pair[1].0 == pair[0].0 + 1);
-        let run = list.first().filter(|_| is_run);
-        header[1] = run.filter(|_| list.iter().all(once_inside)).map_or(PAD, |&(row, _)| row.cast_unsigned());
-        for (word, &(row, _)) in listed.iter_mut().zip(list) {
+        header[1] = match &list {
+            Listed::Run(rows) if key.orientation == Orientation::UPRIGHT => rows.start.cast_unsigned(),
+            _ => PAD,
+        };
+        for (word, row) in listed.iter_mut().zip(list.rows()) {
             let inside = u32::try_from(row).ok().filter(|_| row < source);
             *word = inside.map_or(PAD, |row| frame_position(row, key.size.1, key.orientation.mirrored[1]));
         }
-        let mut placed = vec![W::default(); weights.len()];
-        for (line, taps) in lines {
-            let places = taps.iter().map(|&(row, before, weight)| {
-                (list.binary_search(&(row, before)).unwrap_or_else(|place| place), weight)
-            });
-            let places: Vec<_> = places.collect();
-            header[4 + line] = places.first().map_or(0, |&(place, _)| place as u32 / 4);
-            header[4 + tile + line] = places.last().map_or(0, |&(place, _)| place as u32 / 4 + 1);
-            for (place, weight) in places {
-                placed[(place / 4 * tile + line) * 4 + place % 4] = weight;
+        weights.fill(W::default());
+        for y in lines {
+            let line = y + placed - first;
+            let taps = taps_of(y);
+            if let (Some(&low), Some(&high)) = (taps.first(), taps.last()) {
+                header[4 + line] = list.place(low) as u32 / 4;
+                header[4 + tile + line] = list.place(high) as u32 / 4 + 1;
+            }
+            for &tap in taps {
+                let place = list.place(tap);
+                weights[(place / 4 * tile + line) * 4 + place % 4] = tap.2;
             }
         }
-        for (words, weights) in weights.as_chunks_mut::<4>().0.iter_mut().zip(placed.as_chunks::<4>().0) {
+        for (words, weights) in weight_words.as_chunks_mut::<4>().0.iter_mut().zip(weights.as_chunks::<4>().0) {
             *words = four(*weights);
         }
     }
-    (words, listed_words)
+    listed_words
+}
+
+/// The rows of the frame that a tile lists.
+enum Listed {
+    /// Rows that follow each other.
+    Run(Range<i32>),
+    /// Any, in their order, each with the number of times that it came before.
+    Apart(Vec<(i32, usize)>),
+}
+
+impl Listed {
+    fn len(&self) -> usize {
+        match self {
+            Self::Run(rows) => rows.len(),
+            Self::Apart(list) => list.len(),
+        }
+    }
+
+    fn rows(&self) -> impl Iterator<Item = i32> {
+        let (run, list) = match self {
+            Self::Run(rows) => (rows.clone(), &[][..]),
+            Self::Apart(list) => (0..0, list.as_slice()),
+        };
+        run.chain(list.iter().map(|&(row, _)| row))
+    }
+
+    /// Returns where a tap's row is.
+    fn place<W>(&self, (row, before, _): (i32, usize, W)) -> usize {
+        match self {
+            Self::Run(rows) => (row - rows.start) as usize,
+            Self::Apart(list) => list.binary_search(&(row, before)).unwrap_or_else(|place| place),
+        }
+    }
 }

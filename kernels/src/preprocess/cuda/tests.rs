@@ -9,9 +9,10 @@ use std::process::Command;
 
 use libloading::Library;
 
-use super::job::{Frame, Job, Kernel, Planes};
+use super::job::{DESCRIBE_GRID, Frame, Job, Kernel, Planes, TableCopy};
 use super::preprocessor::{STAGED_ALIGNMENT, stage, staged_size};
-use super::tables::{self, FrameTables};
+use super::table_cache::{Found, TableCache};
+use super::tables;
 use crate::buffer::UnifiedBuffer;
 use crate::color::{ColorDescription, ColorMatrix, ColorRange, GreyLevels, YuvArithmetic};
 use crate::cuda::DeviceAddress;
@@ -72,6 +73,32 @@ impl HostKernel {
         self.faults()
     }
 
+    /// Runs the launch that a run begins with: copies descriptions, and tables to their places. Returns the descriptions.
+    fn describe(&self, described: &[Frame], copies: &[u8], new_tables: &[u128], placed: &mut [Vec<u128>]) -> Vec<u64> {
+        let mut out = vec![u64::MAX; size_of_val(described) / 8];
+        let mut writes: Vec<Vec<u8>> = placed.iter().map(|table| vec![0; size_of_val(&table[..])]).collect();
+        for (table, writes) in placed.iter().zip(&mut writes) {
+            self.allow(bytes_of(table), Some(writes));
+        }
+        let mut out_writes = vec![0; size_of_val(described)];
+        // SAFETY: plain integers and floats without padding, seen as their bytes.
+        let (described_bytes, out_bytes) = unsafe { (described.align_to::<u8>().1, out.align_to_mut::<u8>().1) };
+        let (from, to) = (self.allow(described_bytes, None), self.allow(out_bytes, Some(&mut out_writes)));
+        // As aligned as the mapped memory is.
+        let copies: Vec<u64> = copies.as_chunks::<8>().0.iter().map(|&bytes| u64::from_ne_bytes(bytes)).collect();
+        // SAFETY: plain integers, seen as their bytes.
+        let copies = self.allow(unsafe { copies.align_to::<u8>().1 }, None);
+        self.allow(bytes_of(new_tables), None);
+        let describe: unsafe extern "C" fn(u64, u64, u64, u32, u32, u32) = self.symbol(c"describe_on_host");
+        let (threads, blocks) = DESCRIBE_GRID;
+        // SAFETY: every access of the kernel is checked against what was allowed, which lives.
+        unsafe { describe(from, to, copies, blocks, threads, described.len() as u32) };
+        assert_eq!(self.faults(), 0, "accesses outside of descriptions and tables");
+        let mut counts = writes.iter().flatten().chain(&out_writes);
+        assert!(counts.all(|&count| count == 1), "descriptions and tables are copied once");
+        out
+    }
+
     /// Returns how many accesses of a run were out of what was allowed, and forgets both.
     fn faults(&self) -> u64 {
         let faults: unsafe extern "C" fn() -> u64 = self.symbol(c"fault_count");
@@ -83,6 +110,12 @@ impl HostKernel {
             count
         }
     }
+}
+
+/// Returns plain integers as their bytes.
+fn bytes_of(numbers: &[u128]) -> &[u8] {
+    // SAFETY: any byte of an integer is one.
+    unsafe { numbers.align_to::<u8>().1 }
 }
 
 struct Random(u64);
@@ -198,33 +231,42 @@ fn size(random: &mut Random, spec: &PreprocessSpec) -> (u32, u32) {
 
 fn kernel_tensor(kernel: &HostKernel, spec: &PreprocessSpec, pictures: &[RandomFrame], misaligned: bool) -> Vec<u8> {
     let views: Vec<_> = pictures.iter().map(RandomFrame::view).collect();
-    let mut tables = Vec::new();
-    for view in &views {
-        tables.push(tables::make(spec, PlanKey::of(view)));
-    }
+    let (mut cache, mut placed) = (TableCache::new(views.len()), Vec::new());
+    cache.begin_run();
+    let found: Vec<Found> = views.iter().map(|view| cache.find_or_make(spec, PlanKey::of(view))).collect();
     // As aligned as the GPU's memory is.
-    let aligned: Vec<(FrameTables, Vec<u128>)> = tables
-        .into_iter()
-        .map(|(shape, bytes)| {
-            let mut padded = bytes.clone();
-            padded.resize(bytes.len().next_multiple_of(16), 0);
-            (shape, padded.as_chunks::<16>().0.iter().map(|&chunk| u128::from_ne_bytes(chunk)).collect())
-        })
-        .collect();
+    let mut new_tables: Vec<u128> = vec![0; cache.new_words().len() / 4];
+    for (four, words) in new_tables.iter_mut().zip(cache.new_words().chunks_exact(4)) {
+        *four = (0..4).fold(0, |four, i| four | u128::from(words[i]) << (32 * i));
+    }
+    for Found { words, .. } in found.iter().filter(|found| !found.words.is_empty()) {
+        placed.push(vec![0xa5_u128; words.len() / 4]);
+    }
     let mut described = Vec::new();
-    for (view, (shape, table)) in views.iter().zip(&aligned) {
-        // SAFETY: plain integers, seen as their bytes.
-        let table = unsafe { table.align_to::<u8>().1 };
-        let address = kernel.allow(table, None);
-        let axes = shape.axes(spec, address);
+    let mut copies = Vec::new();
+    for (view, Found { tables, place, words }) in views.iter().zip(&found) {
+        let address = placed[*place].as_ptr() as u64;
+        let axes = tables.axes(spec, address);
         let mut planes = Planes::default();
-        for (i, (plane, seen)) in view.planes().iter().zip(&mut planes).enumerate() {
+        for (plane, seen) in view.planes().iter().zip(&mut planes) {
+            *seen = (DeviceAddress(plane.bytes.as_ptr() as u64), plane.pitch_bytes);
+        }
+        described.push(Frame::new(spec.sampling, view, &planes, (&tables.mapping, tables.rules, tables.tiles), axes));
+        copies.extend(
+            TableCopy::new(words, DeviceAddress(new_tables.as_ptr() as u64), DeviceAddress(address)).to_bytes(),
+        );
+    }
+    let described = kernel.describe(&described, &copies, &new_tables, &mut placed);
+    for view in &views {
+        for (i, plane) in view.planes().iter().enumerate() {
             // Nothing beyond the last row's last pixel.
             let row = view.format().row_bytes(i, view.width());
             let end = plane.pitch_bytes * (view.format().plane_rows(i, view.height()) - 1) + row;
-            *seen = (DeviceAddress(kernel.allow(&plane.bytes[..end], None)), plane.pitch_bytes);
+            kernel.allow(&plane.bytes[..end], None);
         }
-        described.push(Frame::new(spec.sampling, view, &planes, (&shape.mapping, shape.rules, shape.tiles), axes));
+    }
+    for table in &placed {
+        kernel.allow(bytes_of(table), None);
     }
     let each = spec.shape().iter().product::<usize>() * spec.dtype.size_bytes();
     let size = each * pictures.len();
@@ -349,7 +391,8 @@ fn layouts_of_drivers_are_read_by_words() {
         for (plane, seen) in layout.planes().iter().zip(&mut planes) {
             *seen = (DeviceAddress(4096 + plane.offset_bytes as u64), plane.pitch_bytes);
         }
-        let (tables, _) = tables::make(&PreprocessSpec::yolo(640, 640, DType::F32), PlanKey::of(&view));
+        let spec = PreprocessSpec::yolo(640, 640, DType::F32);
+        let tables = tables::make(&spec, PlanKey::of(&view), &mut Vec::new());
         Frame::new(Sampling::Opencv, &view, &planes, (&tables.mapping, tables.rules, tables.tiles), Default::default())
             .source
     };
