@@ -55,7 +55,7 @@
 //! A cropped, turned or mirrored frame ([`FrameView::viewed`](crate::frame::FrameView::viewed)) has the tensor of a frame that consists
 //! of these pixels: pixels are converted as they lie in the camera's frame, chroma included, and then moved. Edges are those of the
 //! crop. A mosaic is moved before it is demosaiced. A mirrored frame is read in the other direction; one that is turned by a quarter
-//! in bands of columns (`transposed`).
+//! in strips of columns (`turned`).
 //!
 //! For each row of the tensor, [`Sampling::Opencv`] and [`Sampling::Exact`] read the one or two rows of the frame that it needs at
 //! the columns that it needs (`fetch`), convert and resample them (`convert`, `bayer`) into row buffers that the next row may
@@ -68,6 +68,7 @@
 //! The others, padding first, and warps with other samplings have tables of any number of taps (`taps`). They convert all pixels of
 //! the rows that they need and filter them several rows at a time (`separable`).
 
+mod axis;
 mod bayer;
 mod convert;
 pub mod cuda;
@@ -84,7 +85,7 @@ mod store;
 mod taps;
 #[cfg(test)]
 mod tests;
-mod transposed;
+mod turned;
 
 pub use error::PreprocessError;
 pub use preprocessor::Preprocessor;

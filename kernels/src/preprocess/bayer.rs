@@ -4,65 +4,13 @@
 //! outermost pixel (OpenCV's `BORDER_REFLECT_101`), which keeps the mosaic's phase. A frame that is one pixel wide or high has
 //! no neighbour there and repeats its only one.
 
+use std::ops::Range;
+
+use super::axis::{Axis, LANES};
+use super::convert::PixelsOf;
 use super::number::Number;
-use super::plan::{Axis, LANES};
 use super::simd::{Isa, SliceLoop};
-use super::transposed::{TransposedPlan, TransposedRows};
 use crate::frame::{BayerDepth, BayerOrder, FrameView};
-
-/// Where a mosaic's rows come from.
-pub(super) enum MosaicRows<'a> {
-    /// They are the frame's.
-    Frame(&'a FrameView<'a>),
-    /// They are columns of the frame. So a mosaic is turned, and then demosaiced.
-    Transposed(&'a FrameView<'a>, &'a TransposedPlan, &'a mut TransposedRows),
-}
-
-impl<'a> MosaicRows<'a> {
-    pub(super) fn new(
-        frame: &'a FrameView<'a>,
-        plan: Option<&'a TransposedPlan>,
-        rows: &'a mut TransposedRows,
-    ) -> Self {
-        match plan {
-            Some(plan) => Self::Transposed(frame, plan, rows),
-            None => Self::Frame(frame),
-        }
-    }
-
-    fn size(&self) -> (usize, usize) {
-        let (width, height) = match self {
-            Self::Frame(frame) => (frame.width(), frame.height()),
-            Self::Transposed(frame, ..) => frame.view().picture_size(),
-        };
-        (width as usize, height as usize)
-    }
-
-    /// Returns the column and row of the first red sample.
-    fn first_red(&self, order: BayerOrder) -> (usize, usize) {
-        let (red_x, red_y) = order.first_red();
-        let Self::Transposed(frame, ..) = self else { return (red_x, red_y) };
-        let (width, height) = self.size();
-        let mirrored = frame.view().orientation().mirrored;
-        let along = |first: usize, side: usize, mirrored: bool| if mirrored { (side - 1 + first) % 2 } else { first };
-        (along(red_y, width, mirrored[0]), along(red_x, height, mirrored[1]))
-    }
-
-    /// Converts the samples of row `y`, from the second of `out` on.
-    fn decode<N: Number>(&mut self, isa: Isa, y: usize, depth: BayerDepth, out: &mut [N]) {
-        match self {
-            Self::Frame(frame) => {
-                let row = &frame.planes()[0].row(y)[..frame.format().row_bytes(0, frame.width())];
-                isa.run(Decode { row, depth, out: &mut out[1..] });
-            }
-            Self::Transposed(frame, plan, rows) => {
-                let width = frame.view().picture_size().0 as usize;
-                let row = &rows.row(isa, plan, frame, y as u32)[..width];
-                isa.run(DecodeWords { row, depth, out: &mut out[1..] });
-            }
-        }
-    }
-}
 
 /// The row buffers for demosaicing.
 #[derive(Default)]
@@ -91,40 +39,75 @@ impl<N: Number> Mosaic<N> {
     pub(super) fn resample(
         &mut self,
         isa: Isa,
-        mut rows: MosaicRows<'_>,
+        frame: &FrameView<'_>,
         pattern: (BayerOrder, BayerDepth),
         y: usize,
         columns: &Axis<N>,
         planes: &mut [Vec<N>],
     ) {
-        let (order, depth) = pattern;
-        let (width, height) = rows.size();
+        self.demosaic(isa, frame, pattern, y, 0..frame.width() as usize, planes.len() == 1);
+        for (row, out) in self.colors.iter().zip(planes) {
+            isa.run(Resample { columns, row, out });
+        }
+    }
+
+    /// Reads row `y` at these columns, which rise, into the planes from `at` on.
+    pub(super) fn read(
+        &mut self,
+        isa: Isa,
+        frame: &FrameView<'_>,
+        pattern: (BayerOrder, BayerDepth),
+        y: usize,
+        (columns, of): (&[u32], PixelsOf),
+        (planes, at): (&mut [Vec<N>], usize),
+    ) {
+        let (Some(&first), Some(&last)) = (columns.first(), columns.last()) else { return };
+        let from = first as usize & !1;
+        self.demosaic(isa, frame, pattern, y, from..last as usize + 1, planes.len() == 1);
+        for (row, out) in self.colors.iter().zip(planes) {
+            for (out, &x) in out[at..].iter_mut().zip(columns) {
+                *out = of.number(N::channel(row[x as usize - from]));
+            }
+        }
+    }
+
+    /// Makes the colours of row `y` in these columns, the first of which is even; luma in red's place.
+    fn demosaic(
+        &mut self,
+        isa: Isa,
+        frame: &FrameView<'_>,
+        (order, depth): (BayerOrder, BayerDepth),
+        y: usize,
+        columns: Range<usize>,
+        luma: bool,
+    ) {
+        let (width, height) = (frame.width() as usize, frame.height() as usize);
+        // A sample more on either side, mirrored at the frame's edges. They are counted from the one on the left.
+        let read = columns.start.saturating_sub(1)..(columns.end + 1).min(width);
+        let place = |x: usize| x + 1 - columns.start;
         for (samples, y) in self.samples.iter_mut().zip([mirrored(y, -1, height), y, mirrored(y, 1, height)]) {
-            rows.decode(isa, y, depth, samples);
-            samples[0] = samples[1 + mirrored(0, -1, width)];
-            samples[1 + width] = samples[1 + mirrored(width - 1, 1, width)];
+            let bytes = depth.sample_bytes();
+            let row = &frame.planes()[0].row(y)[read.start * bytes..read.end * bytes];
+            isa.run(Decode { row, depth, out: &mut samples[place(read.start)..] });
+            if columns.start == 0 {
+                samples[0] = samples[place(mirrored(0, -1, width))];
+            }
+            if columns.end == width {
+                samples[place(width)] = samples[place(mirrored(width - 1, 1, width))];
+            }
         }
 
-        let (red_x, red_y) = rows.first_red(order);
-        let padded = width.next_multiple_of(LANES);
+        let (red_x, red_y) = order.first_red();
+        let padded = columns.len().next_multiple_of(LANES);
         let red_row = y % 2 == red_y;
         let [red, green, blue] = self.colors.each_mut().map(|color| &mut color[..padded]);
-        let (own, other) = if red_row { (red, blue) } else { (blue, red) };
+        let (own, other) = if red_row { (&mut *red, &mut *blue) } else { (&mut *blue, &mut *red) };
         let [above, at, below] = self.samples.each_ref().map(|samples| &samples[..padded + 2]);
         let own_x = if red_row { red_x } else { 1 - red_x };
-        isa.run(Demosaic { above, at, below, own_x, own, green, other });
-
-        match planes {
-            [luma] => {
-                let [red, green, blue] = self.colors.each_mut().map(|color| &mut color[..padded]);
-                isa.run(ToLuma { red, green, blue });
-                isa.run(Resample { columns, row: red, out: luma });
-            }
-            _ => {
-                for (row, out) in self.colors.iter().zip(planes) {
-                    isa.run(Resample { columns, row: &row[..padded], out });
-                }
-            }
+        let transposed = frame.view().orientation().transposed;
+        isa.run(Demosaic { above, at, below, own_x, transposed, own, green: &mut *green, other });
+        if luma {
+            isa.run(ToLuma { red, green, blue });
         }
     }
 }
@@ -163,23 +146,6 @@ impl<N: Number> SliceLoop for Decode<'_, N> {
     }
 }
 
-/// Converts samples that were read as words.
-struct DecodeWords<'a, N> {
-    row: &'a [u32],
-    depth: BayerDepth,
-    out: &'a mut [N],
-}
-
-impl<N: Number> SliceLoop for DecodeWords<'_, N> {
-    #[inline(always)]
-    fn run<const FMA: bool>(self) {
-        let Self { row, depth, out } = self;
-        for (out, &raw) in out.iter_mut().zip(row) {
-            *out = N::sample(raw as u16, depth);
-        }
-    }
-}
-
 #[inline(always)]
 fn shorts<N>(row: &[u8], out: &mut [N], sample: impl Fn(u16) -> N) {
     for (out, &raw) in out.iter_mut().zip(row.as_chunks::<2>().0) {
@@ -194,6 +160,8 @@ struct Demosaic<'a, N> {
     at: &'a [N],
     below: &'a [N],
     own_x: usize,
+    /// Whether the picture's rows are columns of the frame: sums are made in the picture's order.
+    transposed: bool,
     own: &'a mut [N],
     green: &'a mut [N],
     other: &'a mut [N],
@@ -214,7 +182,9 @@ impl<N: Number> SliceLoop for Demosaic<'_, N> {
                 let (left, centre, right) = (at[lane], at[lane + 1], at[lane + 2]);
                 let (over, under) = (above[lane + 1], below[lane + 1]);
                 let cross = N::mean_of_4([left, right, over, under]);
-                let corners = N::mean_of_4([above[lane], above[lane + 2], below[lane], below[lane + 2]]);
+                let [right_above, left_below] =
+                    if self.transposed { [below[lane], above[lane + 2]] } else { [above[lane + 2], below[lane]] };
+                let corners = N::mean_of_4([above[lane], right_above, left_below, below[lane + 2]]);
                 let own_site = own_lanes[lane];
                 block[0][lane] = if own_site { centre } else { N::mean_of_2([left, right]) };
                 block[1][lane] = if own_site { cross } else { centre };

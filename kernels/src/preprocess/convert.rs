@@ -2,9 +2,11 @@
 //!
 //! Converts colours first and resamples second, because clamping to 0..=255 is not linear.
 
+use std::ops::Range;
+
+use super::axis::{Axis, LANES, Pairs};
 use super::fetch::{WordLayout, words};
 use super::number::Number;
-use super::plan::{Axis, LANES, Pairs};
 use super::simd::{Isa, SliceLoop};
 use crate::color::{ColorDescription, TruncatedYuvToRgb, YuvArithmetic};
 use crate::frame::PixelFormat;
@@ -30,28 +32,40 @@ impl<N: Number> Converter<N> {
     ///
     /// About 0.8 ns per pixel of YUV; where two columns are mixed, 0.5 ns for RGB and 1.5 ns for YUV.
     pub(super) fn resample(&self, isa: Isa, taps: &Taps<'_, N>, planes: &mut [Vec<N>]) {
+        self.run(isa, taps, Output::Mixed(planes));
+    }
+
+    /// Converts single pixels into this part of the planes, as values of a row or as samples.
+    pub(super) fn convert(
+        &self,
+        isa: Isa,
+        taps: &Taps<'_, N>,
+        planes: &mut [Vec<N>],
+        part: Range<usize>,
+        of: PixelsOf,
+    ) {
+        self.run(isa, taps, Output::Pixels(planes, part, of));
+    }
+
+    fn run(&self, isa: Isa, taps: &Taps<'_, N>, output: Output<'_, N>) {
         match self.truncated {
-            Some(yuv) => self.resample_with(yuv, isa, taps, planes),
-            None => self.resample_with(self.yuv, isa, taps, planes),
+            Some(yuv) => self.run_with(yuv, isa, taps, output),
+            None => self.run_with(self.yuv, isa, taps, output),
         }
     }
 
-    fn resample_with(&self, yuv: impl ToRgb<N>, isa: Isa, taps: &Taps<'_, N>, planes: &mut [Vec<N>]) {
+    fn run_with(&self, yuv: impl ToRgb<N>, isa: Isa, taps: &Taps<'_, N>, output: Output<'_, N>) {
         let Self { words, grey, .. } = *self;
         match self.format {
             PixelFormat::Yuyv | PixelFormat::Uyvy | PixelFormat::Yvyu | PixelFormat::Vyuy => {
-                resample(isa, Packed(words, yuv), taps, planes);
+                convert(isa, Packed(words, yuv), taps, output);
             }
             PixelFormat::Nv12 | PixelFormat::Nv21 | PixelFormat::Nv16 | PixelFormat::Nv61 | PixelFormat::P010 => {
-                resample(isa, Planes::<_, false>(words, yuv), taps, planes);
+                convert(isa, Planes::<_, false>(words, yuv), taps, output);
             }
-            PixelFormat::I420 => resample(isa, Planes::<_, true>(words, yuv), taps, planes),
-            format if format.is_grey() => {
-                if let [plane, ..] = planes {
-                    isa.run(ConvertRow::<N, _, 1> { pixel: GreyPixel(grey), taps, planes: [plane] });
-                }
-            }
-            _ => resample(isa, words, taps, planes),
+            PixelFormat::I420 => convert(isa, Planes::<_, true>(words, yuv), taps, output),
+            format if format.is_grey() => convert_to(isa, GreyPixel(grey), taps, output),
+            _ => convert(isa, words, taps, output),
         }
     }
 }
@@ -89,16 +103,73 @@ impl<N: Number> ToRgb<N> for TruncatedYuvToRgb {
 pub(super) struct Taps<'a, N> {
     /// The source columns and weights.
     pub(super) columns: &'a Axis<N>,
-    /// For single columns the words, with the second slice unused; for pairs both words, or, if they are [`Pairs::Apart`], those of
-    /// the lower and of the upper pixels.
+    /// For single columns the words, with the second slice unused; for pairs both words.
     pub(super) words: [&'a [u32]; 2],
 }
 
-fn resample<N: Number, P: Pixel<N, 3>>(isa: Isa, pixel: P, taps: &Taps<'_, N>, planes: &mut [Vec<N>]) {
-    match planes {
-        [red, green, blue] => isa.run(ConvertRow::<N, _, 3> { pixel, taps, planes: [red, green, blue] }),
-        [luma] => isa.run(ConvertRow::<N, _, 1> { pixel: Luma(pixel), taps, planes: [luma] }),
-        _ => {}
+/// What single pixels are for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum PixelsOf {
+    /// A row: they are values of it.
+    Row,
+    /// To be mixed: they are samples.
+    Mix,
+}
+
+impl PixelsOf {
+    /// Returns a channel as such a number.
+    #[inline(always)]
+    pub(super) fn number<N: Number>(self, channel: N::Wide) -> N {
+        match self {
+            Self::Row => N::whole(channel),
+            Self::Mix => N::narrow(channel),
+        }
+    }
+}
+
+/// Where converted pixels go: as many planes as are wanted, one of luma, or red, green and blue.
+enum Output<'a, N> {
+    /// A resampled row.
+    Mixed(&'a mut [Vec<N>]),
+    /// A part of planes of single pixels.
+    Pixels(&'a mut [Vec<N>], Range<usize>, PixelsOf),
+}
+
+impl<N> Output<'_, N> {
+    fn planes(&self) -> usize {
+        match self {
+            Self::Mixed(planes) | Self::Pixels(planes, ..) => planes.len(),
+        }
+    }
+}
+
+fn convert<N: Number, P: Pixel<N, 3>>(isa: Isa, pixel: P, taps: &Taps<'_, N>, output: Output<'_, N>) {
+    if output.planes() == 1 {
+        convert_to::<N, _, 1>(isa, Luma(pixel), taps, output);
+    } else {
+        convert_to::<N, _, 3>(isa, pixel, taps, output);
+    }
+}
+
+fn convert_to<N: Number, P: Pixel<N, C>, const C: usize>(
+    isa: Isa,
+    pixel: P,
+    taps: &Taps<'_, N>,
+    output: Output<'_, N>,
+) {
+    match output {
+        Output::Mixed(planes) => {
+            if let Some(planes) = planes.first_chunk_mut() {
+                let planes = planes.each_mut().map(|plane| &mut plane[..]);
+                isa.run(ConvertRow::<N, _, C> { pixel, taps, planes });
+            }
+        }
+        Output::Pixels(planes, part, of) => {
+            if let Some(planes) = planes.first_chunk_mut() {
+                let planes = planes.each_mut().map(|plane| &mut plane[part.clone()]);
+                isa.run(ConvertPixels::<N, _, C> { pixel, taps, planes, of });
+            }
+        }
     }
 }
 
@@ -159,9 +230,51 @@ impl<N: Number, P: Pixel<N, C>, const C: usize> SliceLoop for ConvertRow<'_, N, 
                 let [left, right] = pixel.two::<FMA>([first, second], x);
                 [right, left]
             }),
-            Pairs::Apart => mix::<N, FMA, C>(words, &mut store, |first, second, x| {
-                [pixel.one::<FMA>(first, x), pixel.one::<FMA>(second, x)]
-            }),
+        }
+    }
+}
+
+/// Single pixels: convert, store.
+struct ConvertPixels<'a, N, P, const C: usize> {
+    pixel: P,
+    taps: &'a Taps<'a, N>,
+    planes: [&'a mut [N]; C],
+    of: PixelsOf,
+}
+
+impl<N: Number, P: Pixel<N, C>, const C: usize> SliceLoop for ConvertPixels<'_, N, P, C> {
+    #[inline(always)]
+    fn run<const FMA: bool>(self) {
+        let Self { pixel, taps, planes, of } = self;
+        // One loop for each, so that each becomes vector instructions.
+        match of {
+            PixelsOf::Row => convert_pixels::<N, P, FMA, C>(pixel, taps, planes, N::whole),
+            PixelsOf::Mix => convert_pixels::<N, P, FMA, C>(pixel, taps, planes, N::narrow),
+        }
+    }
+}
+
+#[inline(always)]
+fn convert_pixels<N: Number, P: Pixel<N, C>, const FMA: bool, const C: usize>(
+    pixel: P,
+    taps: &Taps<'_, N>,
+    planes: [&mut [N]; C],
+    number: impl Fn(N::Wide) -> N,
+) {
+    let mut planes = planes.map(|plane| plane.as_chunks_mut::<LANES>().0.iter_mut());
+    let words = taps.words[0].as_chunks::<LANES>().0;
+    for (x, words) in taps.columns.low.as_chunks::<LANES>().0.iter().zip(words) {
+        let mut block = [[N::NONE; LANES]; C];
+        for lane in 0..LANES {
+            let pixel = pixel.one::<FMA>(words[lane], x[lane]);
+            for channel in 0..C {
+                block[channel][lane] = number(pixel[channel]);
+            }
+        }
+        for channel in 0..C {
+            if let Some(out) = planes[channel].next() {
+                *out = block[channel];
+            }
         }
     }
 }

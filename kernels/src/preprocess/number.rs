@@ -73,6 +73,11 @@ pub(super) trait Number: Copy + Default + PartialEq + Add<Output = Self> + 'stat
     /// Converts a value to a float.
     fn float(value: Self) -> f32;
 
+    /// Returns its bits, the others 0.
+    fn bits(self) -> u64;
+    /// Returns the number of the lowest bits.
+    fn of_bits(bits: u64) -> Self;
+
     /// Converts a raw sample of a mosaic.
     fn sample(raw: u16, depth: BayerDepth) -> Self;
     /// Converts a sample to a channel.
@@ -161,6 +166,16 @@ impl Number for f32 {
     #[inline(always)]
     fn float(value: f32) -> f32 {
         value
+    }
+
+    #[inline(always)]
+    fn bits(self) -> u64 {
+        u64::from(self.to_bits())
+    }
+
+    #[inline(always)]
+    fn of_bits(bits: u64) -> f32 {
+        f32::from_bits(bits as u32)
     }
 
     /// Samples beyond their depth's range count as white.
@@ -296,6 +311,16 @@ impl Number for u16 {
     #[inline(always)]
     fn float(value: u16) -> f32 {
         f32::from(value)
+    }
+
+    #[inline(always)]
+    fn bits(self) -> u64 {
+        u64::from(self)
+    }
+
+    #[inline(always)]
+    fn of_bits(bits: u64) -> u16 {
+        bits as u16
     }
 
     /// Rounds to the nearest byte. Samples beyond their depth's range count as white.

@@ -1,14 +1,16 @@
 //! Preprocessing on the CPU.
 
+use super::axis::PlanKey;
 use super::error::PreprocessError;
 use super::number::Number;
-use super::plan::{KEPT_PLANS, PlanKey, PreprocessPlan};
-use super::rows::{RowSource, Rows};
+use super::plan::{KEPT_PLANS, PreprocessPlan};
+use super::rows::Rows;
 use super::separable::{Filter, FilterPlan, Job, Linear, OfBytes, OfFloats, Pillow};
 use super::simd::Isa;
 use super::spec::{ChannelOrder, PreprocessSpec, Sampling};
 use super::store::TensorWriter;
 use super::taps::{Sums, TapPlan};
+use super::turned::Source;
 use crate::frame::FrameView;
 use crate::placement::Mapping;
 use crate::tensor::TensorMut;
@@ -123,7 +125,7 @@ impl<N: Number> Resampler<N> {
         let key = PlanKey::of(frame);
         let found = self.plans.iter().position(|plan| plan.key == key);
         let plan = latest(&mut self.plans, found, || PreprocessPlan::new(writer.spec(), key));
-        let source = RowSource::new(self.isa, frame, writer.spec().order == ChannelOrder::Grey);
+        let source = Source::new(self.isa, frame, writer.spec().order == ChannelOrder::Grey);
         self.rows.start(plan, &source);
 
         let placed = plan.mapping.placed().map(|pixels| pixels as usize);

@@ -1,31 +1,14 @@
 //! Horizontally resampled rows of the frame, and which of them are still available.
 
-use super::bayer::{Mosaic, MosaicRows};
-use super::convert::{Converter, Taps};
+use super::axis::{PAD, Pairs};
+use super::bayer::Mosaic;
+use super::convert::Taps;
 use super::fetch::{fetch, fetch_pairs};
 use super::number::Number;
-use super::plan::{PAD, Pairs, PreprocessPlan};
-use super::simd::Isa;
-use super::store::RowPair;
-use super::transposed::TransposedRows;
-use crate::frame::{FrameView, PixelFormat};
-
-/// How to read one frame's rows.
-pub(super) struct RowSource<'a, N: Number> {
-    frame: &'a FrameView<'a>,
-    /// For formats other than mosaics.
-    converter: Converter<N>,
-    planes: usize,
-    isa: Isa,
-}
-
-impl<'a, N: Number> RowSource<'a, N> {
-    /// Reads the rows of `frame` as luma, or as red, green and blue. A grey frame has one plane either way.
-    pub(super) fn new(isa: Isa, frame: &'a FrameView<'a>, luma: bool) -> Self {
-        let planes = if luma || frame.format().is_grey() { 1 } else { 3 };
-        Self { frame, converter: Converter::new(frame.format(), frame.color()), planes, isa }
-    }
-}
+use super::plan::PreprocessPlan;
+use super::store::{RowPair, planes_of};
+use super::turned::{Mixing, Source, TurnedRows};
+use crate::frame::PixelFormat;
 
 /// The slot of a row of padding.
 const PAD_SLOT: usize = 2;
@@ -41,12 +24,15 @@ pub(super) struct Rows<N> {
     /// The words that were fetched last.
     words: [Vec<u32>; 2],
     mosaic: Mosaic<N>,
-    transposed: TransposedRows,
+    turned: TurnedRows<N>,
 }
 
 impl<N: Number> Rows<N> {
     /// Forgets the last frame and makes room for the next. Allocates only for a frame larger than any before.
-    pub(super) fn start(&mut self, plan: &PreprocessPlan<N>, source: &RowSource<'_, N>) {
+    pub(super) fn start(&mut self, plan: &PreprocessPlan<N>, source: &Source<'_, N>) {
+        if let Some(turned) = &plan.turned {
+            self.turned.start(turned, source.frame.width());
+        }
         self.held = [None; 2];
         let width = plan.padded_width();
         for plane in self.slots.as_flattened_mut() {
@@ -54,9 +40,6 @@ impl<N: Number> Rows<N> {
         }
         if let Some(padding) = &plan.padding {
             self.slots[PAD_SLOT].iter_mut().for_each(|plane| plane[..width].fill(padding.whole));
-        }
-        if let Some(transposed) = &plan.transposed {
-            self.transposed.start(transposed);
         }
         if let PixelFormat::Bayer(..) = source.frame.format() {
             self.mosaic.reserve(plan.key.size.0);
@@ -66,21 +49,33 @@ impl<N: Number> Rows<N> {
     }
 
     /// Returns the rows that row `i` of the placed picture is made of.
-    pub(super) fn pair(&mut self, plan: &PreprocessPlan<N>, source: &RowSource<'_, N>, i: usize) -> RowPair<'_, N> {
+    pub(super) fn pair(&mut self, plan: &PreprocessPlan<N>, source: &Source<'_, N>, i: usize) -> RowPair<'_, N> {
+        let is_exact = plan.padding.is_some();
         let (low, high) = (plan.rows.low[i], plan.rows.high[i]);
         let weights = plan.rows.weights.each_ref().map(|weights| weights[i]);
+        if let Some(turned) = &plan.turned {
+            let mixing = Mixing { plan: turned, columns: &plan.columns, padding: plan.padding.as_ref() };
+            if let Some(row) = [low, high].into_iter().find(|&row| row != PAD) {
+                self.turned.make(source, &mixing, row);
+            }
+            let row = |row| match row {
+                PAD => planes_of(&self.slots[PAD_SLOT], source.planes),
+                row => self.turned.row(turned, row, source.planes),
+            };
+            return RowPair { low: row(low), high: (weights[1] != N::NONE).then(|| row(high)), weights, is_exact };
+        }
         let low_slot = self.slot_of(plan, source, low, high);
         let high_slot = self.slot_of(plan, source, high, low);
         RowPair {
-            low: &self.slots[low_slot][..source.planes],
-            high: (weights[1] != N::NONE).then(|| &self.slots[high_slot][..source.planes]),
+            low: planes_of(&self.slots[low_slot], source.planes),
+            high: (weights[1] != N::NONE).then(|| planes_of(&self.slots[high_slot], source.planes)),
             weights,
-            is_exact: plan.padding.is_some(),
+            is_exact,
         }
     }
 
     /// Returns the slot that holds `row`, and fills one if necessary, but not the slot of `kept`.
-    fn slot_of(&mut self, plan: &PreprocessPlan<N>, source: &RowSource<'_, N>, row: u32, kept: u32) -> usize {
+    fn slot_of(&mut self, plan: &PreprocessPlan<N>, source: &Source<'_, N>, row: u32, kept: u32) -> usize {
         if row == PAD {
             return PAD_SLOT;
         }
@@ -99,28 +94,21 @@ impl<N: Number> Rows<N> {
     }
 
     /// Fills a slot with a row of the frame.
-    fn resample(&mut self, plan: &PreprocessPlan<N>, source: &RowSource<'_, N>, row: u32, slot: usize) {
+    fn resample(&mut self, plan: &PreprocessPlan<N>, source: &Source<'_, N>, row: u32, slot: usize) {
         let planes = &mut self.slots[slot][..source.planes];
         let (y, columns, frame) = (plan.key.frame_row(row) as usize, &plan.columns, source.frame);
         if let PixelFormat::Bayer(order, depth) = frame.format() {
-            let rows = MosaicRows::new(frame, plan.transposed.as_ref(), &mut self.transposed);
-            self.mosaic.resample(source.isa, rows, (order, depth), y, columns, planes);
+            self.mosaic.resample(source.isa, frame, (order, depth), y, columns, planes);
             return;
         }
         let width = plan.padded_width();
         let [first, second] = self.words.each_mut().map(|words| &mut words[..width]);
-        let words: [&[u32]; 2] = if let Some(transposed) = &plan.transposed {
-            let words = self.transposed.row(source.isa, transposed, frame, row);
-            let second = if columns.single { &[][..] } else { &words[width..2 * width] };
-            [&words[..width], second]
-        } else if columns.single {
+        if columns.single {
             fetch(frame, y, &columns.low, first);
-            [first, second]
         } else {
             let falling = columns.pairs == Pairs::Falling;
             fetch_pairs(frame, y, columns.left(), falling, [&mut *first, &mut *second]);
-            [first, second]
-        };
-        source.converter.resample(source.isa, &Taps { columns, words }, planes);
+        }
+        source.converter.resample(source.isa, &Taps { columns, words: [first, second] }, planes);
     }
 }

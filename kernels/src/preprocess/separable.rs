@@ -3,16 +3,16 @@
 //! [`LANES`] values are worked on at a time: the channels of several rows' pixels in the same column, so that one weight is for all
 //! of them and nothing is gathered. Filtered rows stay in a ring that is as long as a column of taps.
 
-use super::bayer::{Mosaic, MosaicRows};
-use super::convert::{Converter, Taps};
-use super::fetch::{fetch, fetch_row};
+use super::axis::{Axis, LANES as PLANE_LANES, Pairs, PlanKey};
+use super::bayer::Mosaic;
+use super::convert::{Converter, PixelsOf, Taps};
+use super::fetch::fetch_row;
 use super::number::Number;
-use super::plan::{Axis, LANES as PLANE_LANES, Pairs, PlanKey};
 use super::simd::{Isa, SliceLoop};
 use super::spec::PreprocessSpec;
-use super::store::{RowPair, TensorWriter};
+use super::store::{RowPair, TensorWriter, planes_of};
 use super::taps::{Finish, PILLOW_BITS, TapAxis, TapTables};
-use super::transposed::{TransposedPlan, TransposedRows};
+use super::turned::{LINES, STRIP, Source, Strip, StripLines, odd_stride};
 use crate::color::rounded;
 use crate::frame::{FrameView, PixelFormat};
 
@@ -216,9 +216,10 @@ impl Arithmetic for OfFloats {
 /// The columns, rows and padding of a frame size, in addition to its tables.
 pub(super) struct FilterPlan<N> {
     key: PlanKey,
-    /// The columns of the frame that are read, one by one.
+    /// The columns of the frame that are read, one by one, rising; those at the end are repeated.
     columns: Axis<N>,
-    /// How many of these there are.
+    /// The first of these that is needed, and how many are.
+    skipped: usize,
     width: usize,
     /// The pixels before the first of them that taps have, and the pixels altogether.
     before: usize,
@@ -232,7 +233,28 @@ pub(super) struct FilterPlan<N> {
     /// The filtered rows that are kept at once.
     kept: usize,
     /// How rows are read, if they are columns of the frame.
-    transposed: Option<TransposedPlan>,
+    turned: Option<TurnedPixels<N>>,
+}
+
+/// How the pixels of rows that are columns of the frame are read.
+struct TurnedPixels<N> {
+    /// Those of [`STRIP`] rows each.
+    strips: Vec<Strip<N>>,
+    /// The frame's lines that are read, and the column of the picture that each of them is, from the first one that is read on.
+    lines: Vec<u32>,
+    columns: Vec<usize>,
+}
+
+impl<N: Number> TurnedPixels<N> {
+    /// Makes it for these of the picture's rows, which rise, and columns, the first of which is `from`.
+    fn new(key: PlanKey, rows: &[u32], from: u32, columns: &[u32]) -> Self {
+        let height = key.size.0;
+        let line = |x: u32| if key.orientation.mirrored[0] { height - 1 - x } else { x };
+        let strips = rows.chunks(STRIP).map(|rows| Strip::new(key, rows)).collect();
+        let lines = columns.iter().map(|&x| line(x)).collect();
+        let columns = columns.iter().map(|&x| (x - from) as usize);
+        Self { strips, lines, columns: columns.collect() }
+    }
 }
 
 /// A row of padding.
@@ -240,7 +262,7 @@ const PAD: usize = usize::MAX;
 
 impl<N: Number> FilterPlan<N> {
     pub(super) fn new<W: Default + PartialEq>(tables: &TapTables<W>, key: PlanKey) -> Self {
-        let PlanKey { size: (width, height), orientation, transposes_mosaic } = key;
+        let PlanKey { size: (width, height), orientation } = key;
         let TapTables { columns, rows } = tables;
         let pixels = columns.first.iter().map(|&first| (first, first + columns.taps as i32));
         let (low, high) =
@@ -250,9 +272,13 @@ impl<N: Number> FilterPlan<N> {
         let from = low.max(columns.edges[0]).clamp(0, width as i32 - 1) & !1;
         let to = (high.min(columns.edges[1] + 1)).clamp(from + 1, width as i32);
         let (low, high) = (low.min(from), high.max(to));
-        let padded = ((to - from) as usize).next_multiple_of(PLANE_LANES);
-        let mut read = Axis {
-            low: (from..).take(padded).map(|x| x.min(width as i32 - 1) as u32).collect(),
+        // Read as they lie in the frame, also from an even one on.
+        let is_mirrored = orientation.mirrored[0] && !orientation.transposed;
+        let first = if is_mirrored { width as i32 - to } else { from };
+        let (start, skipped) = (first & !1, (first & 1) as usize);
+        let padded = ((to - from) as usize + skipped).next_multiple_of(PLANE_LANES);
+        let read = Axis {
+            low: (start..).take(padded).map(|x| x.min(width as i32 - 1) as u32).collect(),
             high: Vec::new(),
             weights: [Vec::new(), Vec::new()],
             single: true,
@@ -275,24 +301,23 @@ impl<N: Number> FilterPlan<N> {
             real().max().zip(real().min()).map_or(0, |(most, least)| most - least + 1)
         });
         let kept = spans.max().unwrap_or(0);
-        let transposed = if transposes_mosaic {
-            Some(key.samples())
-        } else if orientation.transposed {
-            let plan = TransposedPlan::new(orientation, key.size, needed.iter().copied(), &read.low, 0);
-            // Words are as of an even column.
-            read.low.fill(0);
-            Some(plan)
-        } else {
-            if orientation.mirrored[0] {
-                read.low.iter_mut().for_each(|x| *x = width - 1 - *x);
-                read.pairs = Pairs::Falling;
-            }
-            None
-        };
+        let turned = orientation.transposed.then(|| {
+            // Columns without weight are not read.
+            let taps = columns.first.iter().zip(columns.weights.chunks(columns.taps));
+            let mut used: Vec<u32> = taps
+                .flat_map(|(&first, weights)| (first..).zip(weights))
+                .filter(|&(_, weight)| *weight != W::default())
+                .map(|(x, _)| x.clamp(columns.edges[0], columns.edges[1]).clamp(from, to - 1).cast_unsigned())
+                .collect();
+            used.sort_unstable();
+            used.dedup();
+            TurnedPixels::new(key, &needed, from.cast_unsigned(), &used)
+        });
         Self {
             key,
-            transposed,
+            turned,
             columns: read,
+            skipped,
             width: (to - from) as usize,
             before: (from - low) as usize,
             span: (high - low) as usize,
@@ -309,12 +334,12 @@ pub(super) struct Filter<A: Arithmetic> {
     isa: Isa,
     words: Vec<u32>,
     mosaic: Mosaic<NumberOf<A>>,
-    transposed: TransposedRows,
+    turned: StripLines<NumberOf<A>>,
     /// One row of the frame.
     planes: [Vec<NumberOf<A>>; 3],
     /// Rows of the frame, pixel by pixel.
     rows: Vec<A::Pixel>,
-    /// The same, [`LANES`] values a column.
+    /// The same, [`LANES`] values a column; of a turned frame, those of a strip.
     pixels: Vec<A::Pixel>,
     /// Sums of a row's taps in lanes, and what becomes of them; sums of a column's taps.
     sums: Vec<A::Sum>,
@@ -345,7 +370,7 @@ impl<A: Arithmetic> Filter<A> {
             isa,
             words: Vec::new(),
             mosaic: Mosaic::default(),
-            transposed: TransposedRows::default(),
+            turned: StripLines::default(),
             planes: Default::default(),
             rows: Vec::new(),
             pixels: Vec::new(),
@@ -374,12 +399,12 @@ impl<A: Arithmetic> Filter<A> {
         let [x, y, width, height] = job.placed;
         let at_once = LANES / C;
         let (row_len, kept) = ((width * C).next_multiple_of(LANES), plan.kept + at_once - 1);
-        self.reserve(job, row_len, kept, planes);
+        self.reserve::<C>(job, row_len, kept, planes);
 
         if tables.rows.edges[0] < 0 || tables.rows.edges[1] >= plan.key.size.1 as i32 {
             let pad = A::Pixel::pad(writer.spec().pad);
             self.pixels[..plan.span * LANES].fill(pad);
-            self.filter_rows::<C>(job, row_len, &[kept]);
+            self.filter_rows::<C>(job, 0, row_len, &[kept]);
         }
         let mut done = 0;
         let mut slots = [0; LANES];
@@ -389,12 +414,21 @@ impl<A: Arithmetic> Filter<A> {
             let end = rows.iter().filter(|&&row| row != PAD).max().map_or(0, |last| last + 1);
             while done < end {
                 let now = at_once.min(plan.rows.len() - done);
-                for (k, slot) in slots[..now].iter_mut().enumerate() {
-                    self.read::<C>(job, k, plan.rows[done + k], planes);
-                    *slot = (done + k) % kept;
-                }
-                self.gather::<C>(job, writer.spec());
-                self.filter_rows::<C>(job, row_len, &slots[..now]);
+                slots[..now].iter_mut().enumerate().for_each(|(k, slot)| *slot = (done + k) % kept);
+                let start = if let Some(turned) = &plan.turned {
+                    if done.is_multiple_of(STRIP) {
+                        self.read_strip::<C>(job, turned, done / STRIP);
+                    }
+                    done % STRIP / at_once * chunk_len(job)
+                } else {
+                    for k in 0..now {
+                        self.read::<C>(job, k, plan.rows[done + k], planes);
+                    }
+                    self.gather::<C>(job);
+                    0
+                };
+                self.extend(job, start, writer.spec());
+                self.filter_rows::<C>(job, start, row_len, &slots[..now]);
                 done += now;
             }
             self.taps.clear();
@@ -406,18 +440,21 @@ impl<A: Arithmetic> Filter<A> {
             let values = self.values.each_mut().map(|values| &mut values[..row_len / C]);
             let (ring, taps, sums) = (&self.ring[..], &self.taps[..], &mut self.sums[..row_len]);
             self.isa.run(AcrossRows::<A, C> { arithmetic: job.arithmetic, ring, taps, sums, values });
-            let pair = RowPair { low: &self.values[..planes], high: None, weights: [1.0, 0.0], is_exact: false };
+            let low = planes_of(&self.values, planes);
+            let pair = RowPair { low, high: None, weights: [1.0, 0.0], is_exact: false };
             writer.store(&pair, [x, y + i, width], tensor);
         }
     }
 
-    fn reserve(&mut self, job: &Job<'_, A>, row_len: usize, kept: usize, planes: usize) {
+    fn reserve<const C: usize>(&mut self, job: &Job<'_, A>, row_len: usize, kept: usize, planes: usize) {
         let read = job.plan.columns.low.len();
-        if let Some(transposed) = &job.plan.transposed {
-            self.transposed.start(transposed);
+        if job.plan.turned.is_some() {
+            self.turned.reserve(job.frame.width());
+            grow(&mut self.rows, LINES * 2 * STRIP * LANES);
+            grow(&mut self.pixels, STRIP * C / LANES * chunk_len(job));
         }
         if let PixelFormat::Bayer(..) = job.frame.format() {
-            self.mosaic.reserve(job.plan.key.size.0);
+            self.mosaic.reserve(job.frame.width());
         } else {
             grow(&mut self.words, read);
         }
@@ -440,37 +477,52 @@ impl<A: Arithmetic> Filter<A> {
     /// Converts row `y` of the picture into the `k`th of `rows`.
     fn read<const C: usize>(&mut self, job: &Job<'_, A>, k: usize, y: u32, planes: usize) {
         let (frame, plan, columns) = (job.frame, job.plan, &job.plan.columns);
-        let (row, width) = (plan.key.frame_row(y) as usize, plan.width);
+        let row = plan.key.frame_row(y) as usize;
         let planes = &mut self.planes[..planes];
         if let PixelFormat::Bayer(order, depth) = frame.format() {
-            let rows = MosaicRows::new(frame, plan.transposed.as_ref(), &mut self.transposed);
-            self.mosaic.resample(self.isa, rows, (order, depth), row, columns, planes);
+            self.mosaic.resample(self.isa, frame, (order, depth), row, columns, planes);
         } else {
             let words = &mut self.words[..columns.low.len()];
-            let words = if let Some(transposed) = &plan.transposed {
-                &self.transposed.row(self.isa, transposed, frame, y)[..columns.low.len()]
-            } else {
-                match columns.pairs {
-                    Pairs::Falling => fetch(frame, row, &columns.low, &mut words[..width]),
-                    _ => fetch_row(frame, row, columns.low[0] as usize, &mut words[..width]),
-                }
-                words
-            };
+            fetch_row(frame, row, columns.low[0] as usize, &mut words[..plan.skipped + plan.width]);
             let converter = Converter::<NumberOf<A>>::new(frame.format(), frame.color());
             converter.resample(self.isa, &Taps { columns, words: [words, &[]] }, planes);
         }
-        let row = &mut self.rows.as_chunks_mut::<C>().0[k * columns.low.len()..][..job.plan.width];
-        self.isa.run(Interleave::<A, C> { planes: &self.planes, row });
+        let row = &mut self.rows.as_chunks_mut::<C>().0[k * columns.low.len()..][..plan.width];
+        let planes = self.planes.each_ref().map(|plane| plane.get(plan.skipped..).unwrap_or(&[]));
+        self.isa.run(Interleave::<A, C> { planes, reversed: plan.key.orientation.mirrored[0], row });
     }
 
-    /// Puts the rows that were read into lanes; repeats their edges, or pads them, to the extent of the taps.
-    fn gather<const C: usize>(&mut self, job: &Job<'_, A>, spec: &PreprocessSpec) {
+    /// Puts the rows that were read into lanes.
+    fn gather<const C: usize>(&mut self, job: &Job<'_, A>) {
         let FilterPlan { width, before, span, .. } = *job.plan;
-        let pad = [A::Pixel::pad(spec.pad); LANES];
         let pixels = &mut self.pixels.as_chunks_mut::<LANES>().0[..span];
         let rows = self.rows.as_chunks::<C>().0;
         let stride = job.plan.columns.low.len();
         self.isa.run(Gather::<A, C> { rows, stride, pixels: &mut pixels[before..before + width] });
+    }
+
+    /// Reads a strip of a turned frame into lanes.
+    fn read_strip<const C: usize>(&mut self, job: &Job<'_, A>, turned: &TurnedPixels<NumberOf<A>>, index: usize) {
+        let (strip, chunk_len) = (&turned.strips[index], chunk_len(job));
+        let source = Source::new(self.isa, job.frame, job.luma);
+        for (lines, columns) in turned.lines.chunks(LINES).zip(turned.columns.chunks(LINES)) {
+            self.turned.read(&source, strip, lines.iter().copied(), 0, PixelsOf::Row);
+            let rows = &mut self.rows.as_chunks_mut::<C>().0[..lines.len() * strip.lanes];
+            let planes = self.turned.planes.each_ref().map(|plane| &plane[..]);
+            self.isa.run(Interleave::<A, C> { planes, reversed: false, row: rows });
+            let lanes = self.pixels.chunks_mut(chunk_len).zip(strip.order.chunks(LANES / C));
+            for (pixels, order) in lanes {
+                let pixels = &mut pixels.as_chunks_mut::<LANES>().0[job.plan.before..];
+                self.isa.run(Scatter::<A, C> { rows, stride: strip.lanes, order, columns, pixels });
+            }
+        }
+    }
+
+    /// Repeats the edges of rows in lanes, or pads them, to the extent of the taps.
+    fn extend(&mut self, job: &Job<'_, A>, start: usize, spec: &PreprocessSpec) {
+        let FilterPlan { width, before, span, .. } = *job.plan;
+        let pad = [A::Pixel::pad(spec.pad); LANES];
+        let pixels = &mut self.pixels[start..].as_chunks_mut::<LANES>().0[..span];
         // Pixels of the frame that are not read are not needed, so the read ones' edges are the frame's wherever it matters.
         let [least, most] = job.tables.columns.edges;
         let padded = [least < 0, most >= job.plan.key.size.0 as i32];
@@ -484,10 +536,10 @@ impl<A: Arithmetic> Filter<A> {
         }
     }
 
-    /// Filters the rows in `pixels` along themselves, into these slots of the ring.
-    fn filter_rows<const C: usize>(&mut self, job: &Job<'_, A>, row_len: usize, slots: &[usize]) {
+    /// Filters the rows in `pixels`, from `start` on, along themselves, into these slots of the ring.
+    fn filter_rows<const C: usize>(&mut self, job: &Job<'_, A>, start: usize, row_len: usize, slots: &[usize]) {
         let columns = &job.tables.columns;
-        let pixels = &self.pixels.as_chunks::<LANES>().0[..job.plan.span];
+        let pixels = &self.pixels[start..].as_chunks::<LANES>().0[..job.plan.span];
         let (first, ring) = (&job.plan.first[..], &mut self.ring[..]);
         let sums = &mut self.sums.as_chunks_mut::<LANES>().0[..first.len()];
         let filtered = &mut self.filtered[..first.len() * LANES];
@@ -495,29 +547,69 @@ impl<A: Arithmetic> Filter<A> {
     }
 }
 
+/// Returns the values from the lanes of some rows to those of the next, in a strip.
+fn chunk_len<A: Arithmetic>(job: &Job<'_, A>) -> usize {
+    odd_stride(job.plan.span * LANES, size_of::<A::Pixel>())
+}
+
 fn grow<T: Clone + Default>(buffer: &mut Vec<T>, len: usize) {
     buffer.resize(buffer.len().max(len), T::default());
 }
 
-/// Puts a row's planes side by side.
+/// Puts a row's planes side by side, or those of a mirrored one from the other end.
 struct Interleave<'a, A: Arithmetic, const C: usize> {
-    planes: &'a [Vec<NumberOf<A>>; 3],
+    planes: [&'a [NumberOf<A>]; 3],
+    reversed: bool,
     row: &'a mut [[A::Pixel; C]],
 }
 
 impl<A: Arithmetic, const C: usize> SliceLoop for Interleave<'_, A, C> {
     #[inline(always)]
     fn run<const FMA: bool>(self) {
-        let [a, b, c] = self.planes;
+        let Self { planes, reversed, row } = self;
+        let pixel = |a, b, c| {
+            let channels = [A::Pixel::of(a), A::Pixel::of(b), A::Pixel::of(c), A::Pixel::default()];
+            std::array::from_fn(|channel| channels[channel])
+        };
         if C == 1 {
-            for (pixel, &a) in self.row.iter_mut().zip(a) {
-                pixel[0] = A::Pixel::of(a);
+            let values = planes[0][..row.len()].iter();
+            if reversed {
+                row.iter_mut().zip(values.rev()).for_each(|(out, &a)| out[0] = A::Pixel::of(a));
+            } else {
+                row.iter_mut().zip(values).for_each(|(out, &a)| out[0] = A::Pixel::of(a));
             }
             return;
         }
-        for (((pixel, &a), &b), &c) in self.row.iter_mut().zip(a).zip(b).zip(c) {
-            let channels = [A::Pixel::of(a), A::Pixel::of(b), A::Pixel::of(c), A::Pixel::default()];
-            *pixel = std::array::from_fn(|channel| channels[channel]);
+        let [a, b, c] = planes.map(|plane| &plane[..row.len()]);
+        let values = a.iter().zip(b).zip(c);
+        if reversed {
+            row.iter_mut().zip(values.rev()).for_each(|(out, ((&a, &b), &c))| *out = pixel(a, b, c));
+        } else {
+            row.iter_mut().zip(values).for_each(|(out, ((&a, &b), &c))| *out = pixel(a, b, c));
+        }
+    }
+}
+
+/// Puts pixels of lines side by side: those of neighbouring rows become the lanes of the line's column.
+struct Scatter<'a, A: Arithmetic, const C: usize> {
+    /// Lines `stride` pixels apart.
+    rows: &'a [[A::Pixel; C]],
+    stride: usize,
+    /// The pixel of each row.
+    order: &'a [usize],
+    /// The column of each line.
+    columns: &'a [usize],
+    pixels: &'a mut [[A::Pixel; LANES]],
+}
+
+impl<A: Arithmetic, const C: usize> SliceLoop for Scatter<'_, A, C> {
+    #[inline(always)]
+    fn run<const FMA: bool>(self) {
+        let Self { rows, stride, order, columns, pixels } = self;
+        for (line, &column) in rows.chunks_exact(stride).zip(columns) {
+            for (lanes, &index) in pixels[column].as_chunks_mut::<C>().0.iter_mut().zip(order) {
+                *lanes = line[index];
+            }
         }
     }
 }

@@ -31,14 +31,19 @@ pub(super) struct TensorWriter {
 
 /// One or two horizontally resampled rows and how to mix them.
 pub(super) struct RowPair<'a, N> {
-    /// The planes of the upper row.
-    pub(super) low: &'a [Vec<N>],
+    /// The planes of the upper row: red, green and blue, or one for all.
+    pub(super) low: [&'a [N]; 3],
     /// The planes of the lower row; `None` if they have no weight.
-    pub(super) high: Option<&'a [Vec<N>]>,
+    pub(super) high: Option<[&'a [N]; 3]>,
     /// The weights of both.
     pub(super) weights: [N; 2],
     /// Whether they are mixed without rounding in between.
     pub(super) is_exact: bool,
+}
+
+/// Returns the first of three planes, or all, as a row's three.
+pub(super) fn planes_of<N>(planes: &[Vec<N>; 3], count: usize) -> [&[N]; 3] {
+    std::array::from_fn(|plane| &planes[if count == 1 { 0 } else { plane }][..])
 }
 
 /// How pixel values, 0 to 255, become the tensor's: `value * gain + bias`, by channel.
@@ -159,8 +164,7 @@ impl TensorWriter {
     }
 
     fn mix<'a, N: Number>(&self, pair: &RowPair<'a, N>, channel: usize, width: usize) -> Mix<'a, N> {
-        // One plane feeds every channel.
-        let plane = if pair.low.len() == 1 { 0 } else { self.plane_of[channel] };
+        let plane = self.plane_of[channel];
         Mix {
             low: &pair.low[plane][..width],
             high: pair.high.map(|high| &high[plane][..width]),
@@ -194,11 +198,14 @@ fn fill_around(picture: &mut [u8], stride: usize, placed: [usize; 4], pixel: &[u
     let (beside, below) = rest.split_at_mut(height * row);
     fill(above, pixel);
     fill(below, pixel);
-    if width < stride {
-        for row in beside.chunks_exact_mut(row) {
-            let (left, rest) = row.split_at_mut(x * pixel.len());
-            fill(left, pixel);
-            fill(&mut rest[width * pixel.len()..], pixel);
+    if width < stride && height > 0 {
+        let (first, rest) = beside.split_at_mut(row);
+        let (left, right) = (x * pixel.len(), (x + width) * pixel.len());
+        fill(&mut first[..left], pixel);
+        fill(&mut first[right..], pixel);
+        for row in rest.chunks_exact_mut(row) {
+            row[..left].copy_from_slice(&first[..left]);
+            row[right..].copy_from_slice(&first[right..]);
         }
     }
 }

@@ -9,8 +9,9 @@ use crate::buffer::{Memory, MemoryKind, UnifiedBuffer};
 use crate::cuda::{CudaError, CudaStream, Device, DeviceAddress, DeviceBuffer, Function, Module};
 use crate::frame::FrameView;
 use crate::placement::Mapping;
+use crate::preprocess::axis::PlanKey;
 use crate::preprocess::error::PreprocessError;
-use crate::preprocess::plan::{KEPT_PLANS, PlanKey};
+use crate::preprocess::plan::KEPT_PLANS;
 use crate::preprocess::spec::PreprocessSpec;
 use crate::tensor::DType;
 

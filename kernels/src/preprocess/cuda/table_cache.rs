@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::tables::{self, FrameTables};
-use crate::preprocess::plan::PlanKey;
+use crate::preprocess::axis::PlanKey;
 use crate::preprocess::spec::PreprocessSpec;
 
 /// The tables of the last frame sizes and orientations, each in a place in the GPU's memory.
@@ -87,7 +87,7 @@ mod tests {
     use crate::view::Orientation;
 
     fn key(width: u32, height: u32) -> PlanKey {
-        PlanKey { size: (width, height), orientation: Orientation::UPRIGHT, transposes_mosaic: false }
+        PlanKey { size: (width, height), orientation: Orientation::UPRIGHT }
     }
 
     /// Runs the cache for frames of these sizes; returns each one's place, and whether its tables are new.

@@ -8,8 +8,8 @@ use std::ops::Range;
 
 use super::job::{AxisTable, Kernel, PIXELS, SumRules, TILE_COLUMNS, TILE_ROWS, TileRules};
 use crate::placement::{AxisMap, Mapping};
+use crate::preprocess::axis::{PlanKey, pixel_pair};
 use crate::preprocess::number::{Along, Number};
-use crate::preprocess::plan::{PlanKey, pixel_pair};
 use crate::preprocess::simd::{Isa, SliceLoop};
 use crate::preprocess::spec::{PreprocessSpec, Sampling};
 use crate::preprocess::taps::{Sums, TapAxis, TapPlan, TapTables};
@@ -99,7 +99,7 @@ trait PairWeight: Number {
     fn word(position: u32, weight: Self) -> u32;
 
     /// Returns a weight that is apart as a word.
-    fn bits(weight: Self) -> u32;
+    fn weight_bits(weight: Self) -> u32;
 }
 
 impl PairWeight for u16 {
@@ -112,7 +112,7 @@ impl PairWeight for u16 {
     }
 
     #[inline(always)]
-    fn bits(weight: u16) -> u32 {
+    fn weight_bits(weight: u16) -> u32 {
         u32::from(weight)
     }
 }
@@ -126,7 +126,7 @@ impl PairWeight for f32 {
     }
 
     #[inline(always)]
-    fn bits(weight: f32) -> u32 {
+    fn weight_bits(weight: f32) -> u32 {
         weight.to_bits()
     }
 }
@@ -195,8 +195,8 @@ impl<N: PairWeight> SliceLoop for PairLoop<'_, N> {
             low[i] = N::word(pixels[0], weights[0]);
             high[i] = N::word(pixels[1], weights[1]);
             if N::APART {
-                low_weights[i] = N::bits(weights[0]);
-                high_weights[i] = N::bits(weights[1]);
+                low_weights[i] = N::weight_bits(weights[0]);
+                high_weights[i] = N::weight_bits(weights[1]);
             }
             upper |= weights[1] != N::NONE;
         }

@@ -18,7 +18,7 @@ use crate::color::{ColorDescription, ColorMatrix, ColorRange, GreyLevels, YuvAri
 use crate::cuda::DeviceAddress;
 use crate::frame::{FrameLayout, FrameView, PixelFormat, Plane};
 use crate::placement::{Fit, Resize};
-use crate::preprocess::plan::PlanKey;
+use crate::preprocess::axis::PlanKey;
 use crate::preprocess::simd::Isa;
 use crate::preprocess::{ChannelOrder, PreprocessSpec, Preprocessor, Sampling, TensorLayout};
 use crate::tensor::{DType, TensorMut, TensorRef};
