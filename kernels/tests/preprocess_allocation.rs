@@ -10,6 +10,7 @@ use visiond_kernels::frame::{BayerDepth, BayerOrder, FrameLayout, PixelFormat};
 use visiond_kernels::placement::{Fit, Placement};
 use visiond_kernels::preprocess::{ChannelOrder, PreprocessSpec, Preprocessor, Sampling, TensorLayout};
 use visiond_kernels::tensor::{DType, TensorMut};
+use visiond_kernels::view::Orientation;
 
 /// The system's allocator, counted.
 struct Counted;
@@ -76,9 +77,10 @@ fn known_frame_sizes_cost_no_allocation() {
         let mut bytes = vec![0; 64 * 64 * 3 * 2];
         for round in 0..5 {
             let before = ALLOCATIONS.get();
-            for (layout, frame) in &cameras {
+            for ((layout, frame), quarters) in cameras.iter().flat_map(|camera| [(camera, 0), (camera, 1)]) {
+                let frame = layout.view(frame).unwrap().turned(Orientation::UPRIGHT.turned(quarters)).unwrap();
                 let mut out = TensorMut::new(DType::F16, &shape, &mut bytes).unwrap();
-                preprocessor.run(&layout.view(frame).unwrap(), &mut out).unwrap();
+                preprocessor.run(&frame, &mut out).unwrap();
             }
             let allocated = ALLOCATIONS.get() - before;
             assert!(round == 0 || allocated == 0, "{allocated} allocations in round {round}");
