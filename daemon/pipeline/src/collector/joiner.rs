@@ -50,7 +50,23 @@ struct JoinerState {
     timeout: Option<Duration>,
     /// The frames that wait, oldest first.
     groups: VecDeque<Group>,
+    /// Whether the lanes have ended, so that no frame waits.
+    ended: bool,
     late: RateLimit,
+}
+
+impl JoinerState {
+    /// Returns the oldest frame if its message is due.
+    fn take_due(&mut self, now_ns: u64) -> Option<Group> {
+        let oldest = self.groups.front()?;
+        let waited = Duration::from_nanos(now_ns.saturating_sub(oldest.since_ns));
+        let is_late = self.timeout.is_some_and(|most| waited >= most);
+        // As long as no frame has a result, there is nothing to send instead.
+        let has_result = || self.groups.iter().any(|group| !group.results.is_empty());
+        let too_many = self.timeout.is_some() && self.groups.len() > MOST_WAITING;
+        let is_due = self.ended || oldest.is_done() || too_many || (is_late && has_result());
+        if is_due { self.groups.pop_front() } else { None }
+    }
 }
 
 /// A frame that a lane may still be working on, as long as the lane has this.
@@ -87,7 +103,7 @@ impl Group {
 impl Joiner {
     /// Joins the messages of a camera.
     pub fn new(metrics: &Arc<CameraMetrics>, outlet: &Arc<Outlet>) -> Self {
-        let state = JoinerState { timeout: None, groups: VecDeque::new(), late: RateLimit::new(QUIET) };
+        let state = JoinerState { timeout: None, groups: VecDeque::new(), ended: false, late: RateLimit::new(QUIET) };
         Self {
             metrics: Arc::clone(metrics),
             outlet: Arc::clone(outlet),
@@ -116,7 +132,9 @@ impl Joiner {
     pub fn announce(&self, sequence: u64) -> Ticket {
         let (ticket, since_ns) = (Ticket::default(), self.outlet.clock.monotonic_ns());
         let group = Group { sequence, since_ns, ticket: Arc::clone(&ticket), results: Vec::new() };
-        self.state.lock().groups.push_back(group);
+        let mut state = self.state.lock();
+        state.ended = false;
+        state.groups.push_back(group);
         ticket
     }
 
@@ -146,19 +164,21 @@ impl Joiner {
 
     /// Publishes the messages of the oldest frames that wait for no lane, or have waited for too long.
     pub fn flush(&self) {
-        self.publish(|group, state, now_ns| {
-            let waited = Duration::from_nanos(now_ns.saturating_sub(group.since_ns));
-            let is_late = state.timeout.is_some_and(|most| waited >= most);
-            // As long as no frame has a result, there is nothing to send instead.
-            let has_result = || state.groups.iter().any(|group| !group.results.is_empty());
-            let too_many = state.timeout.is_some() && state.groups.len() > MOST_WAITING;
-            group.is_done() || (is_late && has_result()) || too_many
-        });
+        self.again.store(true, Ordering::SeqCst);
+        while self.again.load(Ordering::SeqCst)
+            && let Some(_order) = self.order.try_lock()
+        {
+            self.again.store(false, Ordering::SeqCst);
+            while let Some((group, now_ns)) = self.take_due() {
+                self.send(group, now_ns);
+            }
+        }
     }
 
-    /// Publishes the messages of all frames that have results, because the lanes have ended.
+    /// Publishes the messages of all frames that have results, because the lanes have ended. A thread that publishes already does it.
     pub fn flush_all(&self) {
-        self.publish(|_, _, _| true);
+        self.state.lock().ended = true;
+        self.flush();
     }
 
     /// Drops the results of all frames that wait, because the camera's privacy masks have changed.
@@ -169,27 +189,10 @@ impl Joiner {
         }
     }
 
-    fn publish(&self, is_due: impl Fn(&Group, &JoinerState, u64) -> bool) {
-        self.again.store(true, Ordering::SeqCst);
-        while self.again.load(Ordering::SeqCst)
-            && let Some(_order) = self.order.try_lock()
-        {
-            self.again.store(false, Ordering::SeqCst);
-            while let Some((group, now_ns)) = self.take_due(&is_due) {
-                self.send(group, now_ns);
-            }
-        }
-    }
-
-    /// Takes the oldest frame if it is due.
-    fn take_due(&self, is_due: impl Fn(&Group, &JoinerState, u64) -> bool) -> Option<(Group, u64)> {
+    fn take_due(&self) -> Option<(Group, u64)> {
         let mut state = self.state.lock();
         let now_ns = self.outlet.clock.monotonic_ns();
-        let oldest = state.groups.front()?;
-        if !is_due(oldest, &state, now_ns) {
-            return None;
-        }
-        let group = state.groups.pop_front()?;
+        let group = state.take_due(now_ns)?;
         self.changed.notify_all();
         Some((group, now_ns))
     }

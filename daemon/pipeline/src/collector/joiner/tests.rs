@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-use std::sync::mpsc::Receiver;
+use std::sync::mpsc::{Receiver, sync_channel};
 
 use visiond_frames::clock::simulated::SimulatedClock;
 use visiond_message::testing::{door_message, model};
@@ -10,6 +10,7 @@ use visiond_system::stop::Stop;
 
 use super::*;
 use crate::lane::testing::{message_channel, outlet};
+use crate::outlet::PublishFn;
 
 /// A camera whose models are called a and b, in that order.
 struct Bench {
@@ -23,7 +24,12 @@ const MS: fn(u64) -> Duration = Duration::from_millis;
 
 impl Bench {
     fn new(timeout: Option<Duration>) -> Self {
-        let (clock, (publish, messages)) = (Arc::new(SimulatedClock::default()), message_channel());
+        let (publish, messages) = message_channel();
+        Self::to(publish, messages, timeout)
+    }
+
+    fn to(publish: PublishFn, messages: Receiver<Arc<Message>>, timeout: Option<Duration>) -> Self {
+        let clock = Arc::new(SimulatedClock::default());
         let metrics = Arc::new(CameraMetrics::new("door".into()));
         let outlet = outlet(publish, None, Arc::clone(&clock) as Arc<_>, &Stop::new().unwrap());
         let joiner = Joiner::new(&metrics, &outlet);
@@ -136,6 +142,28 @@ fn a_source_that_waits_has_no_timeout_and_the_end_sends_what_is_left() {
     assert_eq!(bench.sent(), []);
     bench.joiner.flush_all();
     assert_eq!((bench.sent(), bench.counts()), (vec![(1, "a".into())], (1, 0)));
+}
+
+#[test]
+fn the_end_does_not_wait_for_a_sink_that_blocks_another_thread() {
+    let (send, messages) = sync_channel(0);
+    let send = Mutex::new(send);
+    let publish = Arc::new(move |message: &Arc<Message>| send.lock().send(Arc::clone(message)).unwrap());
+    let bench = Bench::to(publish, messages, None);
+    let (first, mut second) = (bench.announce(1, 1), bench.announce(2, 2));
+    bench.joiner.add(0, &door_message(1, 1));
+    bench.finish(0, 2, 0.5, second.pop().unwrap());
+    drop(first);
+    let joiner = &bench.joiner;
+    std::thread::scope(|scope| {
+        let lane = scope.spawn(|| joiner.flush());
+        while !joiner.order.is_locked() {
+            std::thread::yield_now();
+        }
+        joiner.flush_all();
+        assert_eq!([(); 2].map(|()| bench.messages.recv().unwrap().sequence), [1, 2]);
+        lane.join().unwrap();
+    });
 }
 
 #[test]
