@@ -66,15 +66,15 @@ pub struct Filter {
     pub classes: Vec<u32>,
     /// The least score.
     pub min_score: f32,
-    /// The least width and height of the whole box in pixels.
-    pub min_size: [f32; 2],
-    /// The greatest width and height in pixels.
-    pub max_size: [f32; 2],
+    /// The least length of the whole box's longer side in pixels.
+    pub min_size: f32,
+    /// The greatest length of the longer side in pixels.
+    pub max_size: f32,
 }
 
 impl Default for Filter {
     fn default() -> Self {
-        Self { classes: Vec::new(), min_score: 0.0, min_size: [0.0; 2], max_size: [f32::INFINITY; 2] }
+        Self { classes: Vec::new(), min_score: 0.0, min_size: 0.0, max_size: f32::INFINITY }
     }
 }
 
@@ -83,32 +83,26 @@ impl Default for Filter {
 pub(crate) struct Sieve {
     classes: Vec<u32>,
     min_score: f32,
-    min_size: [i32; 2],
-    max_size: [i32; 2],
+    /// The least and the greatest.
+    longer_side: [i32; 2],
 }
 
 impl Sieve {
     /// `None` if a number of the filter is NaN.
     pub(crate) fn new(filter: &Filter) -> Option<Self> {
-        let sizes = |[width, height]: [f32; 2]| Some([snap(width)?, snap(height)?]);
-        // No box is wider than from one limit to the other.
-        let [max_width, max_height] = sizes(filter.max_size)?;
-        let [finite_width, finite_height] = filter.max_size.map(f32::is_finite);
+        // A side is as long as from one limit of positions to the other at most.
+        let max_size = if filter.max_size == f32::INFINITY { i32::MAX } else { snap(filter.max_size)? };
         Some(Self {
             classes: filter.classes.clone(),
             min_score: (!filter.min_score.is_nan()).then_some(filter.min_score)?,
-            min_size: sizes(filter.min_size)?,
-            max_size: [
-                if finite_width { max_width } else { i32::MAX },
-                if finite_height { max_height } else { i32::MAX },
-            ],
+            longer_side: [snap(filter.min_size)?, max_size],
         })
     }
 
     pub(crate) fn passes(&self, bounds: &Bounds, class_id: u32, score: f32) -> bool {
-        let size = [bounds.right - bounds.left, bounds.bottom - bounds.top];
+        let longer_side = (bounds.right - bounds.left).max(bounds.bottom - bounds.top);
         score >= self.min_score
             && (self.classes.is_empty() || self.classes.contains(&class_id))
-            && (0..2).all(|axis| (self.min_size[axis]..=self.max_size[axis]).contains(&size[axis]))
+            && (self.longer_side[0]..=self.longer_side[1]).contains(&longer_side)
     }
 }

@@ -287,8 +287,8 @@ fn a_filter_sees_some_classes_scores_and_sizes_only() {
     let filters = [
         Filter { classes: vec![PERSON], ..Filter::default() },
         Filter { min_score: 0.5, ..Filter::default() },
-        Filter { min_size: [30.0, 60.0], ..Filter::default() },
-        Filter { max_size: [50.0, 90.0], ..Filter::default() },
+        Filter { min_size: 60.0, ..Filter::default() },
+        Filter { max_size: 90.0, ..Filter::default() },
     ];
     let passes = object(1, [600.0, 300.0]);
     let [x1, y1, x2, y2] = passes.bounds;
@@ -296,7 +296,7 @@ fn a_filter_sees_some_classes_scores_and_sizes_only() {
         Object { class_id: BAG, ..passes },
         Object { score: 0.4, ..passes },
         Object { bounds: [x1, y1 + 30.0, x2, y2], ..passes },
-        Object { bounds: [x1, y1, x2 + 20.0, y2], ..passes },
+        Object { bounds: [x1, y1 - 20.0, x2, y2], ..passes },
     ];
     for (index, filter) in filters.into_iter().enumerate() {
         for (other, failing) in fails.into_iter().enumerate() {
