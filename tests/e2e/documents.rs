@@ -48,6 +48,7 @@ pub fn errors(value: &Value) -> Vec<String> {
     let responses = api["components"]["schemas"].as_object().unwrap();
     let schemas: Vec<Value> = match value["schema"].as_str() {
         Some("visiond/1") => vec![strict("docs/message.schema.json")],
+        Some("visiond-event/1") => vec![strict("docs/event.schema.json")],
         Some("visiond-state/1") => vec![strict("docs/state.schema.json")],
         Some(other) => return vec![format!("{other} has no schema")],
         None => responses

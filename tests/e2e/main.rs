@@ -23,6 +23,7 @@ mod commands;
 mod detect;
 mod documents;
 mod engines;
+mod events;
 mod exports;
 mod hostile_broker;
 mod hostile_models;

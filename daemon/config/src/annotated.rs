@@ -217,6 +217,7 @@ pub(super) mod tests {
             "tiles",
             "two-cameras",
             "usb-camera",
+            "zones",
         ];
         assert_eq!(seen, all.map(|name| format!("{name}.toml")));
     }

@@ -115,8 +115,9 @@ impl ConfigDiff {
         changes.pictures = compare(drawn_before, drawn_after, name, |(a, _), (b, _)| a.annotate == b.annotate);
         let tracked = |(camera, _): &&(&CameraConfig, _)| camera.track.is_some();
         let (tracked_before, tracked_after) = (before.iter().filter(tracked), after.iter().filter(tracked));
-        changes.tracks =
-            compare(tracked_before, tracked_after, name, |(a, _), (b, _)| (&a.track, a.smooth) == (&b.track, b.smooth));
+        changes.tracks = compare(tracked_before, tracked_after, name, |(a, _), (b, _)| {
+            (&a.track, a.smooth, &a.line, &a.zone) == (&b.track, b.smooth, &b.line, &b.zone)
+        });
         let ignores = |(camera, _): &&(&CameraConfig, _)| !camera.ignore.is_empty();
         let (before, after) = (before.iter().filter(ignores), after.iter().filter(ignores));
         changes.ignored = compare(before, after, name, |(a, _), (b, _)| a.ignore == b.ignore);
@@ -455,6 +456,7 @@ mod tests {
     const EVERY_SINK: TwoValues = &[
         ("name", "\"a\"", "\"b\""),
         ("cameras", "[\"door\"]", "[\"yard\"]"),
+        ("messages", "[\"frames\"]", "[\"events\"]"),
         ("only_detections", "false", "true"),
         ("queue", "1", "2"),
         ("queue_bytes", "\"1 MiB\"", "\"2 MiB\""),

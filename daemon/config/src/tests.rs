@@ -1238,3 +1238,59 @@ fn a_mask_over_the_whole_frame_is_a_warning() {
     assert_eq!(findings.len(), 1);
     assert_eq!(findings[0].message, "this mask covers the whole frame, so the model sees nothing: make it smaller");
 }
+
+/// The first sentence about a camera with tracks and these lines and zones; empty if they are right.
+fn rule_error(rules: &str) -> String {
+    let camera = "[[camera]]\nname = \"c\"\nsource.type = \"pattern\"\ntrack = {}\n";
+    let found = Config::parse(&format!("{MODEL}{camera}{rules}"), Path::new("v.toml"));
+    found.map_or_else(|errors| errors.findings[0].message.clone(), |_| String::new())
+}
+
+#[test]
+fn lines_and_zones_that_cannot_work_are_reported() {
+    let line = |keys: &str| format!("[[camera.line]]\nname = \"l\"\n{keys}\n");
+    let zone = |name: &str, keys: &str| format!("[[camera.zone]]\nname = \"{name}\"\n{keys}\n");
+    for (rules, wanted) in [
+        (line("points = [[0.1, 0.5], [0.9, 0.5]]"), ""),
+        (zone("z", "dwell = \"5 s\"\nunless = [\"z2/occupancy\"]") + &zone("z2", "occupancy = { at_most = 2 }"), ""),
+        (line("points = [[0.1, 0.5]]"), "a line needs two or more different points"),
+        (line("points = [[0.1, 0.5], [0.1, 0.5]]"), "a line needs two or more different points"),
+        (
+            line("points = [[0.1, 0.5], [3, 0.5]]"),
+            "the point [3, 0.5] is outside of the frame: write it as fractions from 0 to 1",
+        ),
+        (
+            line("points = [[1, 5], [30, 5]]\nframe_size = [20, 20]"),
+            "the point [30, 5] is outside of the frame: write it within `frame_size`",
+        ),
+        (line("points = [[0, 0], [1, 1]]\nsides = [\"in\"]"), "write two different names"),
+        (line("points = [[0, 0], [1, 1]]\nsides = [\"in\", \"in\"]"), "write two different names"),
+        (line("points = [[0, 0], [1, 1]]\nmin_size = 9\nmax_size = 8"), "no box has `min_size` 9 and `max_size` 8"),
+        (zone("z", "") + &zone("z", ""), "have the name \"z\": give each its own name"),
+        (zone("l", "") + &line("points = [[0, 0], [1, 1]]"), "have the name \"l\": give each its own name"),
+        (zone("z", "polygon = [[0, 0], [1, 1]]"), "`camera.zone.polygon` "),
+        (zone("z", "polygon = [[0, 0], [1, 1], [1, 0], [0, 1]]"), "`camera.zone.polygon` crosses or touches itself"),
+        (zone("z", "visits = false"), "this zone reports nothing"),
+        (zone("z", "occupancy = {}"), "`occupancy` has no limit"),
+        (zone("z", "occupancy = { at_least = 3, at_most = 2 }"), "raise `at_most`"),
+        (zone("z", "wrong_way = { direction = [[0, 0]] }"), "`direction` goes from one point to another"),
+        (
+            zone("dock", "only_while = [\"yrd\"]") + &zone("yard", ""),
+            "no zone of the camera reports \"yrd\": did you mean \"yard\"?",
+        ),
+        (zone("z", "only_while = [\"z/dwell\"]"), "no zone of the camera reports \"z/dwell\""),
+        (zone("z", "only_while = [\"z\"]"), "zone \"z\" depends on itself"),
+        (zone("a", "unless = [\"b\"]") + &zone("b", "unless = [\"a\"]"), "zone \"a\" depends on itself"),
+        (line("points = [[0, 0], [1, 1]]\nunless = [\"l\"]"), "no zone of the camera reports \"l\""),
+    ] {
+        let found = rule_error(&rules);
+        assert!(found.contains(wanted) && found.is_empty() == wanted.is_empty(), "{rules}: {found}, wanted {wanted}");
+    }
+    let untracked = format!("{MODEL}[[camera]]\nname = \"c\"\nsource.type = \"pattern\"\n{}", zone("z", ""));
+    let found = sentences(&untracked);
+    assert!(found.len() == 1 && found[0].contains("lines and zones need tracks"), "{found:?}");
+    let nothing = format!(
+        "{MODEL}[[camera]]\nname = \"c\"\nsource.type = \"pattern\"\n[[sink]]\ntype = \"stdout\"\nmessages = []\n"
+    );
+    assert!(sentences(&nothing)[0].contains("this sink sends nothing"));
+}

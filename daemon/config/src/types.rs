@@ -49,6 +49,7 @@ mod ffmpeg;
 mod http;
 mod mqtt;
 mod nats;
+mod rules;
 mod sink;
 
 pub use camera::*;
@@ -57,6 +58,7 @@ pub use ffmpeg::*;
 pub use http::*;
 pub use mqtt::*;
 pub use nats::*;
+pub use rules::*;
 pub use sink::*;
 
 section! {

@@ -70,8 +70,7 @@ pub struct Filter {
 
 impl Filter {
     fn wants(&self, published: &Published) -> bool {
-        let message = published.message();
-        self.wants_camera(&message.camera) && !(self.only_detections && message.is_empty())
+        self.wants_camera(published.camera()) && !(self.only_detections && published.is_empty())
     }
 
     fn wants_camera(&self, camera: &str) -> bool {
@@ -116,14 +115,13 @@ struct Cursor {
 }
 
 impl Broadcast {
-    /// Publishes a message; returns whether a reader waits, so that [`Broadcast::wake`] must be called.
+    /// Publishes the message of a frame; returns whether a reader waits, so that [`Broadcast::wake`] must be called.
     ///
     /// Never waits for a reader, and allocates only for the first message of a camera's model.
     pub fn publish(&self, published: &Arc<Published>) -> bool {
         let mut inner = self.messages.lock();
-        let message = published.message();
         // The old message is freed after the lock; the results of several models are few.
-        let before = match message.results.as_slice() {
+        let before = match published.frame().map_or(&[][..], |message| &message.results) {
             [] => inner.keep_newest(published),
             // The newest result of each model stays by itself.
             results => {
@@ -153,17 +151,21 @@ impl Broadcast {
     pub fn latest_of(&self, camera: &str) -> Vec<Arc<Published>> {
         let inner = self.messages.lock();
         let is_ours = |message: &Message| *message.camera == *camera && inner.runs(message);
-        let ours = inner.latest.values().filter(|published| is_ours(published.message()));
+        let ours = inner.latest.values().filter(|published| published.frame().is_some_and(|message| is_ours(message)));
         let mut ours: Vec<_> = ours.cloned().collect();
         drop(inner);
-        ours.sort_by(|a, b| a.message().topic.cmp(&b.message().topic));
+        ours.sort_by(|a, b| a.topic().cmp(b.topic()));
         ours
     }
 
     /// Returns the newest message of a camera's first model.
     pub fn latest(&self, camera: &str) -> Option<Arc<Published>> {
         let inner = self.messages.lock();
-        inner.latest.get(camera).filter(|published| inner.runs(published.message())).cloned()
+        inner
+            .latest
+            .get(camera)
+            .filter(|published| published.frame().is_some_and(|message| inner.runs(message)))
+            .cloned()
     }
 
     /// Adds a reader, which gets messages from the next one on.
@@ -204,7 +206,7 @@ impl Broadcast {
     /// Forgets the newest messages of a camera. Readers that are behind still get them.
     pub(super) fn forget(&self, camera: &str) {
         let mut inner = self.messages.lock();
-        inner.latest.retain(|_, published| *published.message().camera != *camera);
+        inner.latest.retain(|_, published| **published.camera() != *camera);
     }
 
     /// Sets the model of each topic that runs, and forgets the newest messages of others.
@@ -212,7 +214,7 @@ impl Broadcast {
         let mut inner = self.messages.lock();
         inner.running = Some(running);
         let mut latest = std::mem::take(&mut inner.latest);
-        latest.retain(|_, published| inner.runs(published.message()));
+        latest.retain(|_, published| published.frame().is_some_and(|message| inner.runs(message)));
         inner.latest = latest;
     }
 }
@@ -227,7 +229,7 @@ impl Messages {
 
     /// Makes a message the newest of its topic; returns the one before.
     fn keep_newest(&mut self, published: &Arc<Published>) -> Option<Arc<Published>> {
-        let message = published.message();
+        let message = published.frame()?;
         if self.is_late(message) {
             return None;
         }
@@ -271,13 +273,12 @@ impl Ring {
         let oldest = self.messages.pop_front();
         if let Some(oldest) = &oldest {
             self.bytes -= oldest.about_bytes();
-            let message = oldest.message();
-            let gone = match self.gone.get_mut(&message.camera) {
+            let gone = match self.gone.get_mut(oldest.camera()) {
                 Some(gone) => gone,
-                None => self.gone.entry(Arc::clone(&message.camera)).or_default(),
+                None => self.gone.entry(Arc::clone(oldest.camera())).or_default(),
             };
             gone.all += 1;
-            gone.with_detections += u64::from(!message.is_empty());
+            gone.with_detections += u64::from(!oldest.is_empty());
             self.first += 1;
         }
         oldest

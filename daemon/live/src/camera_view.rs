@@ -351,7 +351,7 @@ impl CameraView {
 
     /// Returns the newest results of the camera's other models, for a picture with the boxes of `message`.
     pub(crate) fn others(&self, message: &Message) -> Vec<Arc<Message>> {
-        let newest = self.messages.latest_of(&self.name).into_iter().map(|published| Arc::clone(published.message()));
+        let newest = self.messages.latest_of(&self.name).into_iter().filter_map(|published| published.frame().cloned());
         let is_near = |other: &Arc<Message>| message.monotonic_ns.abs_diff(other.monotonic_ns) <= MOST_APART_NS;
         newest.filter(|other| other.topic != message.topic && is_near(other)).collect()
     }

@@ -1,6 +1,7 @@
 //! The data that visiond publishes: messages, camera states and the status. It holds only the structs and their JSON.
 
 mod counted;
+mod event;
 mod message;
 mod published;
 mod state;
@@ -9,6 +10,7 @@ pub mod status;
 pub mod testing;
 mod values;
 
+pub use self::event::{EVENT_SCHEMA, EventMessage, EventPhase, EventTotals, camera_of_events, event_topic};
 pub use self::message::{
     BoxMessage, DetectionMessage, KeypointMessage, MaskMessage, Message, MessageFrame, MessageModel, OrientedMessage,
     RleMessage, SCHEMA, Timings, TrackMessage, TrackMessageState, mask_bytes, topic,

@@ -4,21 +4,33 @@ use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 
+use crate::event::{EVENT_BYTES, EventMessage};
 use crate::message::Message;
 
-/// A message to publish, with the line that all sinks share.
+/// A message to publish, of a frame or of an event, with the line that all sinks share.
 #[derive(Debug)]
 pub struct Published {
-    message: Arc<Message>,
+    content: Content,
     about_bytes: usize,
     line: OnceLock<Bytes>,
+}
+
+#[derive(Debug)]
+enum Content {
+    Frame(Arc<Message>),
+    Event(Box<EventMessage>),
 }
 
 impl Published {
     /// Wraps a message; its line is not serialized yet.
     pub fn new(message: Arc<Message>) -> Self {
         let about_bytes = message.about_bytes();
-        Self { message, about_bytes, line: OnceLock::new() }
+        Self { content: Content::Frame(message), about_bytes, line: OnceLock::new() }
+    }
+
+    /// Wraps an event.
+    pub fn of_event(event: EventMessage) -> Self {
+        Self { content: Content::Event(Box::new(event)), about_bytes: EVENT_BYTES, line: OnceLock::new() }
     }
 
     /// Returns the approximate length of the line in bytes; the same before and after it is serialized.
@@ -28,12 +40,55 @@ impl Published {
 
     /// Returns the JSON line with its line end. The first caller serializes it.
     pub fn line(&self) -> &Bytes {
-        self.line.get_or_init(|| self.message.to_line().into())
+        self.line.get_or_init(|| match &self.content {
+            Content::Frame(message) => message.to_line().into(),
+            Content::Event(event) => event.to_line().into(),
+        })
     }
 
-    /// Returns the message.
-    pub fn message(&self) -> &Arc<Message> {
-        &self.message
+    /// Returns the message of a frame; `None` for an event.
+    pub fn frame(&self) -> Option<&Arc<Message>> {
+        match &self.content {
+            Content::Frame(message) => Some(message),
+            Content::Event(_) => None,
+        }
+    }
+
+    /// Whether it is the message of a frame without detections and values.
+    pub fn is_empty(&self) -> bool {
+        self.frame().is_some_and(|message| message.is_empty())
+    }
+
+    /// Returns the id of the message.
+    pub fn id(&self) -> &str {
+        match &self.content {
+            Content::Frame(message) => &message.id,
+            Content::Event(event) => &event.id,
+        }
+    }
+
+    /// Returns the camera.
+    pub fn camera(&self) -> &Arc<str> {
+        match &self.content {
+            Content::Frame(message) => &message.camera,
+            Content::Event(event) => &event.camera,
+        }
+    }
+
+    /// Returns the part of a topic that names the source: see [`Message::topic`] and [`event_topic`](crate::event_topic).
+    pub fn topic(&self) -> &Arc<str> {
+        match &self.content {
+            Content::Frame(message) => &message.topic,
+            Content::Event(event) => &event.topic,
+        }
+    }
+
+    /// Returns the number of the frame.
+    pub fn sequence(&self) -> u64 {
+        match &self.content {
+            Content::Frame(message) => message.sequence,
+            Content::Event(event) => event.sequence,
+        }
     }
 }
 

@@ -8,12 +8,14 @@
 //! is taken only for tracks, and for a message that lost masks. Only the lane that a reload takes a camera
 //! from may hold it meanwhile.
 
+mod ids;
 mod ignored;
 mod joiner;
 mod masks;
 mod message;
 mod publish_gate;
 mod rounding;
+mod rules;
 mod selection;
 mod tracking;
 
@@ -38,6 +40,7 @@ pub use self::ignored::IgnoredArea;
 pub use self::joiner::{FrameTicket, Joiner, Ticket};
 pub use self::message::message_of;
 pub use self::publish_gate::{Passing, PublishGate};
+pub use self::rules::{PART, RuleSettings};
 pub use self::selection::Selection;
 pub use self::tracking::{CameraTracks, FrameTracks, TrackBuffers, TrackSettings};
 use crate::frame_rate::FrameRate;
@@ -175,11 +178,15 @@ impl Collector {
         ignored::drop_ignored(&self.ignored, up, frame, &model.labels, detections);
     }
 
-    /// Finds the track of each detection; of none if the model's objects are not tracked.
+    /// Finds the track of each detection; of none if the model's objects are not tracked. Publishes the events of the camera's lines and
+    /// zones, and waits only for a sink that must lose nothing.
     pub fn track(&self, result: &LaneResult<'_>, buffers: &mut TrackBuffers) {
         match &self.tracking {
             Some((settings, tracks)) => {
-                tracks.lock().step(settings, result, buffers);
+                let mut tracks = tracks.lock();
+                tracks.step(settings, result, buffers);
+                // Under the lock, so that no event follows the ends of all.
+                tracks.apply_rules(settings, result, buffers, (&self.metrics.name, &self.outlet));
             }
             None => buffers.clear(),
         }

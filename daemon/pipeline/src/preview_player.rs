@@ -103,7 +103,7 @@ impl PreviewPlayer {
                     let (live, camera) = (&self.live, &self.camera);
                     self.feed.offer(frame, || {
                         let newest = live.messages().latest_of(camera).into_iter();
-                        newest.map(|published| Arc::clone(published.message())).collect()
+                        newest.filter_map(|published| published.frame().cloned()).collect()
                     });
                 }
                 Next::Lost { .. } => {}

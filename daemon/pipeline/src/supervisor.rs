@@ -20,6 +20,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use visiond_annotate::annotator::Annotator;
 use visiond_capture::source::Open;
+use visiond_events::EndReason;
 use visiond_frames::clock::{Clock, SystemClock};
 use visiond_live::{Live, PreviewFeed};
 use visiond_system::exit::ExitError;
@@ -34,7 +35,7 @@ use super::collector::{
 use super::frame_rate::FrameRate;
 use super::lane::{Lane, LaneMailbox, LaneModel, LaneSlot, ModelSwap, NeedsRestart};
 use super::mailbox::{Delivery, Mailbox};
-use super::outlet::{MessageLimit, Outlet, PublishFn};
+use super::outlet::{MessageLimit, Outlet, PublishEventFn, PublishFn};
 use super::preview_player::PreviewPlayer;
 
 /// A camera to run.
@@ -86,6 +87,8 @@ pub struct PipelineSpec {
 pub struct PipelineContext {
     /// Publishes a message.
     pub publish: PublishFn,
+    /// Publishes an event of a line or zone.
+    pub publish_event: PublishEventFn,
     /// The images and messages that clients watch.
     pub live: Arc<Live>,
     /// How many messages may be published; `None` for no limit.
@@ -163,6 +166,17 @@ impl CameraRecord {
             gate: Arc::default(),
         }
     }
+
+    /// Ends the events of the camera's lines and zones, because its tracks end.
+    fn end_events(&self, reason: EndReason, outlet: &Outlet) {
+        let (Some(tracks), name) = (&self.tracks, &self.metrics.name) else { return };
+        match tracks.try_lock_for(JOIN_TIMEOUT) {
+            Some(mut tracks) => tracks.finish(reason, name, outlet),
+            None => log::error!(
+                "camera {name}: the events of its zones have no end, because its lane waits for a sink: use another `when_full`"
+            ),
+        }
+    }
 }
 
 /// Counts a lane that has not ended, or a [`PipelineHold`]. The last one that is dropped raises stop.
@@ -232,8 +246,15 @@ impl Pipeline {
     pub fn start(spec: PipelineSpec, context: PipelineContext) -> io::Result<Self> {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let message_limit = MessageLimit::new(context.messages, &context.stop);
-        let (publish, clock_of_outlet) = (Arc::clone(&context.publish), Arc::clone(&clock));
-        let outlet = Arc::new(Outlet { publish, message_limit, clock: clock_of_outlet, track_ids: Arc::default() });
+        let (publish, publish_event) = (Arc::clone(&context.publish), Arc::clone(&context.publish_event));
+        let outlet = Arc::new(Outlet {
+            publish,
+            publish_event,
+            message_limit,
+            clock: Arc::clone(&clock),
+            track_ids: Arc::default(),
+            event_ids: Arc::default(),
+        });
         // One count for the hold below.
         let active_cameras = Arc::new(ActiveCameras::new(1)?);
         let unfinished = Arc::new(AtomicUsize::new(1));
@@ -285,6 +306,8 @@ impl Pipeline {
             self.change_lane(lane, spec, &mut held, &mut pending_swaps)
         });
         let result = lanes.and_then(|()| self.change_cameras(spec.cameras, &mut records));
+        // Of cameras that are removed.
+        records.values().for_each(|record| record.end_events(EndReason::CameraGone, &self.outlet));
         held.iter().for_each(|mailbox| mailbox.release());
         // Each lane then checks for a new model, and whether a camera is lossless.
         self.lanes.iter().for_each(|lane| lane.mailbox.call());
@@ -433,6 +456,7 @@ impl Pipeline {
             }
             let collectors = |record: &mut CameraRecord| -> Vec<_> {
                 if !camera.keeps_tracks || camera.track.is_none() {
+                    record.end_events(EndReason::CameraGone, &self.outlet);
                     record.tracks = None;
                 }
                 let tracking = camera.track.clone().map(|settings| {
@@ -599,6 +623,7 @@ impl Pipeline {
         // Of frames that no lane got to.
         let joiners = self.cameras.iter().filter_map(|camera| camera.record.joiner.as_ref());
         joiners.for_each(|joiner| joiner.flush_all());
+        self.cameras.iter().for_each(|camera| camera.record.end_events(EndReason::Shutdown, &self.outlet));
         if has_ended {
             return true;
         }

@@ -98,7 +98,7 @@ impl Sink for UdpSink {
                 Counters::add(&queue.counters.failed, 1);
                 continue;
             }
-            let _trace = trace::work_on("write", &message.message().topic, message.message().sequence);
+            let _trace = trace::work_on("write", message.topic(), message.sequence());
             match self.send(line) {
                 Ok(()) => {
                     self.outage.recovered(now);

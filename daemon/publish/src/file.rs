@@ -193,7 +193,7 @@ impl Sink for FileSink {
             }
             let now = Instant::now();
             if self.outage.may_try(now) {
-                let _trace = trace::work_on("write", &message.message().topic, message.message().sequence);
+                let _trace = trace::work_on("write", message.topic(), message.sequence());
                 match self.write(message.line(), now) {
                     Ok(()) => {
                         self.outage.recovered(now);

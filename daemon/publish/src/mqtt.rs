@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use visiond_config::split_broker;
 use visiond_config::types::{MqttProtocol, MqttSinkConfig, SinkConfig, SinkKind};
+use visiond_message::camera_of_events;
 use visiond_system::credentials::Login;
 
 use self::cameras::RetainedCameras;
@@ -241,14 +242,15 @@ impl MqttClient {
         Publish::retained(self.topics.availability(), Bytes::from_static(text.as_bytes()), STATE_QOS, None)
     }
 
-    fn detections(&self, message: &QueuedMessage) -> Publish {
+    fn message(&self, message: &QueuedMessage) -> Publish {
+        let events = camera_of_events(&message.camera);
         let expiry = u32::try_from(self.config.message_expiry.as_secs()).unwrap_or(u32::MAX);
         Publish {
-            topic: self.topics.detections(&message.camera),
+            topic: events.map_or_else(|| self.topics.detections(&message.camera), |camera| self.topics.events(camera)),
             payload: message.line.clone(),
-            // 0 to 2.
-            qos: self.config.qos_detections as u8,
-            retain: self.config.retain && self.cameras.may_retain(&message.camera),
+            // 0 to 2. An event comes once, so it is acknowledged.
+            qos: (self.config.qos_detections as u8).max(u8::from(events.is_some())),
+            retain: events.is_none() && self.config.retain && self.cameras.may_retain(&message.camera),
             content_type: Some(JSON),
             id: Some(message.id.clone()),
             expiry_seconds: (expiry > 0).then_some(expiry),
@@ -267,7 +269,7 @@ impl BrokerClient for MqttClient {
     }
 
     async fn send(&mut self, message: &QueuedMessage) -> Result<(), String> {
-        let publish = self.detections(message);
+        let publish = self.message(message);
         let Some(session) = &mut self.session else { return Err(NOT_CONNECTED.to_owned()) };
         session.send(message.number, publish).await;
         Ok(())
@@ -556,7 +558,7 @@ mod tests {
             let message = QueuedMessage { number: 7, id: "0-7".into(), camera: "door".into(), line: Bytes::new() };
             for (keys, expiry) in [("", None), ("message_expiry = \"1s\"", Some(1))] {
                 let (client, _) = client(keys).await;
-                let publish = client.detections(&message);
+                let publish = client.message(&message);
                 assert_eq!((publish.expiry_seconds, publish.qos, publish.retain), (expiry, 1, false));
             }
         });

@@ -364,7 +364,7 @@ mod tests {
                         (&wanted["max_msgs"], &wanted["max_age"]),
                         (&(-1).into(), &3_600_000_000_000_u64.into())
                     );
-                    assert_eq!(wanted["subjects"], serde_json::json!(["visiond.*.*.detections"]));
+                    assert_eq!(wanted["subjects"], serde_json::json!(["visiond.*.*.detections", "visiond.*.*.events"]));
                 }
             });
         }

@@ -11,10 +11,10 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use visiond_config::diff::same_output;
-use visiond_config::types::{MqttSinkConfig, SinkConfig, SinkKind};
+use visiond_config::types::{MessageKind, MqttSinkConfig, SinkConfig, SinkKind};
 use visiond_ground::ranked_lock::{LockRank, RankedMutex};
 use visiond_message::status::SinkCounts;
-use visiond_message::{Message, Published};
+use visiond_message::{EventMessage, Message, Published};
 use visiond_system::backoff::RateLimit;
 use visiond_system::logging::{self, Subject};
 use visiond_system::outage::IfUnusable;
@@ -209,17 +209,29 @@ impl Publisher {
     /// Queues a message for every sink that wants it and for the live readers. Waits only for sinks with `when_full = "block"`.
     pub fn publish(&self, message: &Arc<Message>) {
         let published = Arc::new(Published::new(Arc::clone(message)));
+        let wanted = self.queue(&published);
+        if self.shared.context.live.messages().publish(&published) || wanted {
+            self.wake_thread.call();
+        }
+    }
+
+    /// Queues an event for every sink that wants it. Waits as [`Self::publish`] does.
+    pub fn publish_event(&self, event: EventMessage) {
+        if self.queue(&Arc::new(Published::of_event(event))) {
+            self.wake_thread.call();
+        }
+    }
+
+    /// Queues a message for every sink that wants it; returns whether one does.
+    fn queue(&self, published: &Arc<Published>) -> bool {
         let mut wanted = false;
-        for sink in self.shared.sinks().iter().filter(|sink| sink.wants(message)) {
-            if let Some(too_large) = sink.handle.queue.push(&published, || self.wake_thread.call()) {
-                sink.report_too_large(&message.camera, &too_large);
+        for sink in self.shared.sinks().iter().filter(|sink| sink.wants(published)) {
+            if let Some(too_large) = sink.handle.queue.push(published, || self.wake_thread.call()) {
+                sink.report_too_large(published.camera(), &too_large);
             }
             wanted = true;
         }
-        wanted |= self.shared.context.live.messages().publish(&published);
-        if wanted {
-            self.wake_thread.call();
-        }
+        wanted
     }
 
     /// Returns the counters of each sink's messages.
@@ -391,10 +403,12 @@ impl RunningSink {
         }
     }
 
-    fn wants(&self, message: &Message) -> bool {
-        let SinkConfig { cameras, only_detections, .. } = &self.config;
-        (cameras.is_empty() || cameras.iter().any(|camera| **camera == *message.camera))
-            && !(*only_detections && message.is_empty())
+    fn wants(&self, published: &Published) -> bool {
+        let SinkConfig { cameras, messages, only_detections, .. } = &self.config;
+        let kind = if published.frame().is_some() { MessageKind::Frames } else { MessageKind::Events };
+        messages.contains(&kind)
+            && (cameras.is_empty() || cameras.iter().any(|camera| **camera == **published.camera()))
+            && !(*only_detections && published.is_empty())
     }
 
     /// Waits for the thread until shortly after `began` and the queue's deadline, then abandons a thread that hangs in a

@@ -122,7 +122,7 @@ struct WaitingMessages {
 
 impl WaitingMessages {
     fn push_back(&mut self, message: Arc<Published>) {
-        let (camera, bytes) = (&message.message().camera, message.about_bytes());
+        let (camera, bytes) = (message.camera(), message.about_bytes());
         match self.cameras.iter_mut().find(|(known, _)| known == camera) {
             Some((_, of_camera)) => *of_camera += bytes,
             None => self.cameras.push((Arc::clone(camera), bytes)),
@@ -137,18 +137,28 @@ impl WaitingMessages {
         Some(message)
     }
 
+    /// Drops the oldest message of a frame, or of an event if there are only events, which come once.
+    fn drop_oldest(&mut self) {
+        let place = self.messages.iter().position(|message| message.frame().is_some()).unwrap_or(0);
+        if let Some(message) = self.messages.remove(place) {
+            self.removed(&message);
+        }
+    }
+
     /// Drops the oldest message of the camera that has the most bytes, so that a camera with large messages does not push out the
     /// others' small ones.
     fn drop_of_largest(&mut self) {
         let Some((camera, _)) = self.cameras.iter().max_by_key(|(_, bytes)| *bytes) else { return };
-        let place = self.messages.iter().position(|message| message.message().camera == *camera);
+        let of_camera = |message: &&Arc<Published>| message.camera() == camera;
+        let place = self.messages.iter().position(|message| of_camera(&message) && message.frame().is_some());
+        let place = place.or_else(|| self.messages.iter().position(|message| of_camera(&message)));
         if let Some(message) = place.and_then(|place| self.messages.remove(place)) {
             self.removed(&message);
         }
     }
 
     fn removed(&mut self, message: &Published) {
-        let (camera, bytes) = (&message.message().camera, message.about_bytes());
+        let (camera, bytes) = (message.camera(), message.about_bytes());
         self.bytes -= bytes;
         if let Some(place) = self.cameras.iter().position(|(known, _)| known == camera) {
             let of_camera = &mut self.cameras[place].1;
@@ -181,7 +191,7 @@ impl QueueState {
                 return false;
             }
             if full {
-                drop(self.waiting.pop_front())
+                self.waiting.drop_oldest()
             } else {
                 self.waiting.drop_of_largest()
             }
@@ -234,7 +244,7 @@ impl Queue {
             Counters::add(&self.counters.dropped_full, 1);
             return Some(TooLarge { bytes, limit });
         }
-        if let Some(rate_limit) = inner.rate_limit.as_mut().filter(|_| open) {
+        if let Some(rate_limit) = inner.rate_limit.as_mut().filter(|_| open && message.frame().is_some()) {
             let offered = rate_limit.offer(message, Instant::now());
             Counters::add(&self.counters.thinned, u64::from(offered.replaces));
             if !offered.passes {
@@ -433,6 +443,7 @@ pub fn limit_bytes(config: &SinkConfig) -> usize {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
+    use visiond_message::EventMessage;
     use visiond_message::testing::{door_message, sized_message};
     use visiond_system::testing::{hang, never};
 
@@ -451,7 +462,7 @@ mod tests {
     /// The messages that a sink would get at once.
     fn rest(queue: &Queue) -> Vec<u64> {
         std::iter::from_fn(|| match queue.pop(Some(Duration::ZERO)) {
-            Popped::Message(message) => Some(message.message().sequence),
+            Popped::Message(message) => Some(message.sequence()),
             _ => None,
         })
         .collect()
@@ -471,6 +482,25 @@ mod tests {
         let newest = queue(WhenFull::DropNewest, 5);
         assert_eq!((newest.waiting(), rest(&newest), counts(&newest)), (3, vec![0, 1, 2], [3, 3, 2, 0, 0]));
         assert!(matches!(newest.pop(Some(Duration::ZERO)), Popped::TimedOut));
+    }
+
+    #[test]
+    fn an_event_outlasts_frames_and_no_rate_limits_it() {
+        let stop = Stop::new().unwrap();
+        let queue = Queue::of(&SinkConfig { queue: 3, max_rate: Some(0.001), ..SinkConfig::default() }, &stop);
+        let event = |sequence| {
+            let event = EventMessage { camera: "door".into(), sequence, ..EventMessage::default() };
+            queue.push(&Arc::new(Published::of_event(event)), || ());
+        };
+        push(&queue, 0);
+        (1..3).for_each(event);
+        // Waits for its turn, in an hour.
+        push(&queue, 3);
+        event(4);
+        assert_eq!(rest(&queue), [1, 2, 4], "the frame makes room");
+        (5..9).for_each(event);
+        assert_eq!(rest(&queue), [6, 7, 8], "there is no frame");
+        assert_eq!(counts(&queue), [8, 6, 2, 0, 0]);
     }
 
     const MIB: usize = 1 << 20;

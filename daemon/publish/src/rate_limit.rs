@@ -43,7 +43,7 @@ impl CameraRateLimit {
     /// A message may come half an interval early, so that a camera whose rate equals the limit loses nothing to jitter. The
     /// following interval is that much longer.
     pub fn offer(&mut self, message: &Arc<Published>, now: Instant) -> Offered {
-        let topic = &message.message().topic;
+        let topic = message.topic();
         let Some(camera) = self.cameras.iter_mut().find(|camera| camera.topic == *topic) else {
             self.cameras.push(LimitedCamera { topic: Arc::clone(topic), turn: now + self.interval, held: None });
             return Offered { passes: true, replaces: false };
@@ -97,7 +97,7 @@ mod tests {
                 }
             }
             while let Some(due) = rate_limit.due(now) {
-                out.push((at, due.message().sequence));
+                out.push((at, due.sequence()));
             }
         }
         assert_eq!(rate_limit.next_turn(), None);

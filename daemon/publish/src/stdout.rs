@@ -151,7 +151,7 @@ impl Sink for StdoutSink {
                 Counters::add(&queue.counters.failed, 1);
                 continue;
             }
-            let _trace = trace::work_on("write", &message.message().topic, message.message().sequence);
+            let _trace = trace::work_on("write", message.topic(), message.sequence());
             match self.write(message.line(), queue) {
                 Ok(()) => {
                     self.outage.recovered(Instant::now());

@@ -160,7 +160,7 @@ impl UnixSink {
     }
 
     fn send_to_all(&mut self, message: &Arc<Published>, counters: &Counters) {
-        let _trace = trace::work_on("write", &message.message().topic, message.message().sequence);
+        let _trace = trace::work_on("write", message.topic(), message.sequence());
         for reader in &mut self.readers {
             Counters::add(&counters.reader_lost, reader.queue(message, self.reader_buffer_bytes));
             reader.send();
@@ -318,7 +318,7 @@ mod tests {
     }
 
     fn waiting(reader: &ReaderConnection) -> Vec<u64> {
-        reader.pending.iter().map(|message| message.message().sequence).collect()
+        reader.pending.iter().map(|message| message.sequence()).collect()
     }
 
     #[test]

@@ -11,6 +11,7 @@ pub mod loaded_model;
 pub mod model_trial;
 mod prepared_config;
 pub mod reload;
+mod rules;
 mod service;
 
 pub use error::{ServiceError, detector_exit, no_tiles};

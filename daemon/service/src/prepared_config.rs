@@ -29,6 +29,7 @@ use crate::canary::{self, TrialModel};
 use crate::cascade::{self, CascadeRole};
 use crate::error::ServiceError;
 use crate::model_trial;
+use crate::rules::rules_of;
 
 /// The default of `group_timeout`: five frames at 30 frames per second for an inference of 150 ms, and one that it waits for the lane.
 const GROUP_TIMEOUT: Duration = Duration::from_millis(200);
@@ -267,6 +268,7 @@ impl PreparedConfig {
             score: *score,
             classes: classes.clone(),
             smooth,
+            rules: rules_of(camera),
         });
         let ignored = camera.ignore.iter().map(|ignore| {
             let polygon = ignore.area().map_err(area)?;

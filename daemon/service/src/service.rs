@@ -109,8 +109,13 @@ impl Service {
                 first_message.get_or_init(process::age);
             })
         };
+        let publish_event = {
+            let publisher = Arc::clone(&publisher);
+            Arc::new(move |event| publisher.publish_event(event))
+        };
         let context = PipelineContext {
             publish,
+            publish_event,
             live: Arc::clone(&live),
             messages,
             retry_policy: RetryPolicy::default(),

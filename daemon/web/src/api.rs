@@ -76,7 +76,7 @@ pub async fn detections_of(
     let latest = match &query.model {
         Some(model) => {
             let mut all = state.live.messages().latest_of(&name).into_iter();
-            let found = all.find(|published| published.message().model.name == *model);
+            let found = all.find(|published| published.frame().is_some_and(|message| message.model.name == *model));
             found.ok_or_else(|| format!("model {model} has published nothing about camera {name}: see its `models`"))
         }
         None => {

@@ -112,7 +112,7 @@ impl StatusCollector {
             self.service.live().messages().latest_of(&camera.name).into_iter().filter(|_| phase == Phase::Streaming);
         // The first model's counts last.
         let latest: Vec<_> = latest.collect();
-        latest.iter().rev().for_each(|published| status.add_newest(published.message()));
+        latest.iter().rev().filter_map(|published| published.frame()).for_each(|message| status.add_newest(message));
         let pictures = snapshot.pictures.iter().find(|pictures| pictures.camera == camera.name);
         let view = self.service.live().view(&camera.name);
         let (rotate, flip) = view.orientation().turn_and_flip();

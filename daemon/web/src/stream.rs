@@ -129,9 +129,8 @@ fn server_sent_events(state: &AppState, filter: Filter, mut admission: Admission
 
 /// Returns the events of a message: the number of lost messages before it, if any, and the message.
 fn events_of(delivered: &Delivered) -> impl Iterator<Item = Event> + use<> {
-    let message = delivered.message.message();
     let lost = (delivered.lost > 0).then(|| Event::default().event("lost").data(lost_text(delivered.lost)));
-    lost.into_iter().chain([Event::default().id(&*message.id).data(text(delivered).as_str())])
+    lost.into_iter().chain([Event::default().id(delivered.message.id()).data(text(delivered).as_str())])
 }
 
 /// Sends messages until the reader disconnects or no longer answers pings.

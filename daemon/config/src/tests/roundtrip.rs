@@ -259,6 +259,60 @@ prop_compose! {
     }
 }
 
+fn anchor() -> impl Strategy<Value = Anchor> {
+    select(vec![Anchor::Bottom, Anchor::Center, Anchor::Top, Anchor::Left, Anchor::Right])
+}
+
+prop_compose! {
+    fn line()(
+        (points, frame_size) in polygon(), classes in vec(text(), 0..3), min_score in fraction(), min_size in of(1_u32..=100),
+        max_size in of(100_u32..=16_384), anchor in anchor(), settle in prop_oneof![Just(Duration::ZERO), duration(1, 3_600_000)],
+        hold in duration(10, 3_600_000),
+    ) -> LineConfig {
+        let sides = vec!["in".to_owned(), "out".to_owned()];
+        let (only_while, unless) = (Vec::new(), Vec::new());
+        LineConfig {
+            name: String::new(), points, frame_size, sides, classes, min_score, min_size, max_size, anchor, settle, hold, only_while, unless,
+        }
+    }
+}
+
+prop_compose! {
+    fn reports()(
+        dwell in of(duration(10, 86_400_000)), loitering in of(duration(10, 86_400_000)), absence in of(duration(10, 86_400_000)),
+        at_least in of(1..=100_u32), at_most in 100..=100_000_u32, lasting in prop_oneof![Just(Duration::ZERO), duration(10, 86_400_000)],
+        stopped in of((duration(10, 86_400_000), 0.1..=16_384.0)), wrong_way in of(1.0..=16_384.0), counts: bool,
+    ) -> ZoneConfig {
+        let occupancy = counts.then_some(OccupancyConfig { at_least, at_most: Some(at_most), lasting });
+        let stopped = stopped.map(|(time, distance)| StoppedConfig { time, distance });
+        let direction = vec![[0.0, 0.5], [1.0, 0.5]];
+        let wrong_way = wrong_way.map(|distance| WrongWayConfig { direction, distance });
+        ZoneConfig { dwell, loitering, absence, occupancy, stopped, wrong_way, ..ZoneConfig::default() }
+    }
+}
+
+prop_compose! {
+    fn zone()(
+        shape in of(polygon()), reports in reports(), seen in line(), parked: bool,
+    ) -> ZoneConfig {
+        let (polygon, frame_size) = shape.unwrap_or_default();
+        let LineConfig { classes, min_score, min_size, max_size, anchor, settle, hold, .. } = seen;
+        ZoneConfig { polygon, frame_size, classes, min_score, min_size, max_size, anchor, settle, hold, parked, ..reports }
+    }
+}
+
+/// Lines and zones whose names differ.
+fn rules() -> impl Strategy<Value = (Vec<LineConfig>, Vec<ZoneConfig>)> {
+    (vec(line(), 0..3), vec(zone(), 0..3)).prop_map(|(mut lines, mut zones)| {
+        let names = lines.iter_mut().map(|line| &mut line.name).chain(zones.iter_mut().map(|zone| &mut zone.name));
+        names.enumerate().for_each(|(number, name)| *name = format!("rule-{number}"));
+        if let [first, .., last] = &mut *zones {
+            last.unless = vec![first.name.clone()];
+        }
+        (lines, zones)
+    })
+}
+
 /// A crop with the size of its frame, if it is in pixels.
 type Part = (Crop, Option<[u32; 2]>);
 
@@ -274,18 +328,19 @@ prop_compose! {
     fn camera()(
         model in 0_usize..8, enabled: bool, fps in of(0.001..=1000.0_f64), source in source(), annotate in of(annotate()),
         track in of(track()), smooth: bool, group: bool, group_timeout in of(duration(10, 10_000)), mut models in vec(camera_model(), 1..4), ignore in vec(ignore(), 0..3),
-        privacy in vec(privacy(), 0..3), (crop, rotate, flip) in view(),
+        privacy in vec(privacy(), 0..3), (crop, rotate, flip) in view(), (line, zone) in rules(),
     ) -> (usize, CameraConfig) {
         // Only where frames may be skipped.
         let max_fps = fps.filter(|_| !source.is_lossless());
         let smooth = smooth && track.is_some();
+        let (line, zone) = if track.is_some() { (line, zone) } else { (Vec::new(), Vec::new()) };
         if source.is_lossless() {
             models.iter_mut().for_each(|model| model.max_fps = None);
         }
         let (crop, crop_frame_size) = crop.map_or((None, None), |(crop, size)| (Some(crop), size));
         let camera = CameraConfig {
             name: String::new(), model: None, models, group, group_timeout, enabled, max_fps, crop, crop_frame_size, rotate, flip, source,
-            annotate, track, smooth, privacy, ignore,
+            annotate, track, smooth, privacy, ignore, line, zone,
         };
         (model, camera)
     }
@@ -372,11 +427,12 @@ prop_compose! {
         queue_bytes in 1_u64 << 20..=1 << 40,
         when_full in select(vec![WhenFull::DropOldest, WhenFull::DropNewest]),
         max_rate in of(select(vec![0.001, 0.5, 30.0, 1000.0])), spool_directory in of(path()),
+        messages in select(vec![vec![MessageKind::Frames], vec![MessageKind::Events, MessageKind::Frames]]),
         spool_bytes in 1_u64 << 20..=1 << 40, spool_sync in prop_oneof![Just(Duration::ZERO), duration(10, 3_600_000)],
     ) -> (Vec<usize>, SinkConfig) {
         let (name, durable) = (String::new(), false);
         (cameras, SinkConfig {
-            name, kind, cameras: Vec::new(), only_detections, queue, queue_bytes, when_full, max_rate, durable, spool_directory, spool_bytes,
+            name, kind, cameras: Vec::new(), messages, only_detections, queue, queue_bytes, when_full, max_rate, durable, spool_directory, spool_bytes,
             spool_sync,
         })
     }

@@ -19,6 +19,8 @@ section! {
         kind: SinkKind as text() => flatten,
         /// Send only messages from these cameras; empty: all.
         cameras: Vec<String> as list(name()) => default(Vec::new()),
+        /// What to send: "frames", a message for each, and "events" of lines and zones. `only_detections` and `max_rate` are for frames.
+        messages: Vec<MessageKind> as list(word()) => default(vec![MessageKind::Frames, MessageKind::Events]),
         /// Send only frames with a detection or with values of the frame, such as attributes.
         only_detections: bool as flag() => default(false),
         /// Maximum number of waiting messages.
@@ -47,6 +49,15 @@ impl SinkConfig {
     pub fn spool(&self) -> Option<PathBuf> {
         self.spool_directory.clone().or_else(|| Some(state::folder()?.join("spool").join(&self.name)))
     }
+}
+
+/// What a sink sends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MessageKind {
+    /// A message for each frame.
+    Frames,
+    /// What lines and zones find.
+    Events,
 }
 
 /// The behaviour of a sink when its queue is full.
@@ -154,4 +165,5 @@ section! {
     }
 }
 
+words!(MessageKind: "frames" = Self::Frames, "events" = Self::Events);
 words!(WhenFull: "drop_oldest" = Self::DropOldest, "drop_newest" = Self::DropNewest, "block" = Self::Block);

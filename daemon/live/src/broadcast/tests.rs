@@ -28,7 +28,7 @@ async fn sequences(subscription: &mut Subscription, count: usize) -> Vec<u64> {
     let mut found = Vec::new();
     for _ in 0..count {
         let delivered = timeout(HANG, subscription.next()).await.unwrap();
-        found.push(delivered.message.message().sequence);
+        found.push(delivered.message.sequence());
     }
     found
 }
@@ -67,9 +67,9 @@ fn a_reader_that_is_too_slow_loses_the_oldest_is_told_and_costs_the_others_nothi
             assert_eq!(sequences(&mut fast, 1).await, [n]);
         }
         let first = slow.next().await;
-        assert_eq!((first.message.message().sequence, first.lost), (40, 40));
+        assert_eq!((first.message.sequence(), first.lost), (40, 40));
         let second = slow.next().await;
-        assert_eq!((second.message.message().sequence, second.lost), (41, 0));
+        assert_eq!((second.message.sequence(), second.lost), (41, 0));
     });
 }
 
@@ -82,7 +82,7 @@ fn large_messages_do_not_fill_the_memory_for_a_slow_reader() {
         feed.publish(&Arc::new(Published::new(sized_message("door", sequence, 10 << 20))));
     }
     let first = reader.try_next().unwrap();
-    assert_eq!((first.lost, first.message.message().sequence), (16, 16), "four of 10 MiB are kept");
+    assert_eq!((first.lost, first.message.sequence()), (16, 16), "four of 10 MiB are kept");
     assert_eq!(feed.messages.lock().ring.bytes, 4 * first.message.about_bytes());
     drop((first, reader));
     assert_eq!(feed.messages.lock().ring.bytes, 0);
@@ -97,7 +97,7 @@ fn values_of_the_frame_count_as_something_seen() {
     values.embedding = Some(EmbeddingMessage { length: 1, f16: "ADw=".to_owned() });
     feed.publish(&published("door", 0, &[]));
     feed.publish(&Arc::new(Published::new(Arc::new(Message { sequence: 1, ..values }))));
-    assert_eq!(seen.try_next().unwrap().message.message().sequence, 1);
+    assert_eq!(seen.try_next().unwrap().message.sequence(), 1);
     assert!(seen.try_next().is_none());
 }
 
@@ -114,7 +114,7 @@ fn what_a_slow_reader_lost_is_what_it_wanted() {
     };
     let told = |subscription: &mut Subscription| {
         let delivered = subscription.try_next().unwrap();
-        (delivered.message.message().sequence, delivered.lost)
+        (delivered.message.sequence(), delivered.lost)
     };
     // Every sixth is for it: of 0, 6, 12, ... 294 what it has read and what is still there is not lost.
     send(0..20);
@@ -172,7 +172,7 @@ fn nothing_is_kept_for_readers_that_are_gone() {
     assert_eq!((Arc::strong_count(&before), Arc::strong_count(&between)), (1, 2), "the other may read it");
     drop(other);
     assert_eq!(Arc::strong_count(&between), 1);
-    assert_eq!(feed.latest("door").unwrap().message().sequence, 3);
+    assert_eq!(feed.latest("door").unwrap().sequence(), 3);
     let inner = feed.messages.lock();
     assert!(inner.readers == 0 && inner.asleep.is_empty() && inner.ring.messages.is_empty());
 }

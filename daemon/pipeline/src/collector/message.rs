@@ -1,21 +1,20 @@
 //! Makes a message from a result: rounds its numbers, traces its masks.
 
-use std::hash::{BuildHasher, RandomState};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
 use base64::prelude::{BASE64_STANDARD, Engine};
 use visiond_engine::detector::{Detection, Keypoint, class_label};
 use visiond_engine::heads::{AttributeValue, DepthGrid, FrameValues, Reading, ScoredLabel};
 use visiond_kernels::oriented::OrientedBox;
 use visiond_message::{
-    AttributeMessage, AttributesMessage, BoxMessage, DepthMessage, DetectionMessage, EmbeddingMessage, KeypointMessage,
+    AttributeMessage, AttributesMessage, DepthMessage, DetectionMessage, EmbeddingMessage, KeypointMessage,
     LabelMessage, Message, MessageFrame, OrientedMessage, SCHEMA, TrackMessage, TrackMessageState,
 };
 use visiond_tracker::{TrackReport, TrackState};
 
+use super::ids::next_id;
 use super::masks::MaskWriter;
-use super::rounding::{rounded_part, rounded_pixels, rounded_score, significant};
+use super::rounding::{box_of, rounded_part, rounded_pixels, rounded_score, significant};
 use super::tracking::FrameTracks;
 use crate::lane_result::{CropResults, LaneResult, ModelFacts};
 
@@ -45,14 +44,6 @@ pub fn message_of(camera: &Arc<str>, result: &LaneResult<'_>, tracks: FrameTrack
         depth: depth_of(&values.depth),
         results: Vec::new(),
     }
-}
-
-/// Returns the next message id: sixteen hexadecimal digits, random for each process, and the number of the message.
-fn next_id() -> Box<str> {
-    // The keys of RandomState come from the system's random numbers.
-    static PROCESS: LazyLock<u64> = LazyLock::new(|| RandomState::new().hash_one(std::process::id()));
-    static COUNT: AtomicU64 = AtomicU64::new(0);
-    format!("{:016x}-{}", *PROCESS, COUNT.fetch_add(1, Ordering::Relaxed)).into()
 }
 
 /// Returns the detections in a frame of this width and height.
@@ -191,14 +182,6 @@ impl CropResults {
         }
         (message.attributes, message.embedding, message.detections) = (attributes, embedding, detections);
     }
-}
-
-/// Returns the box of the corners x1, y1, x2, y2. The printed numbers add up: `x + width` is the rounded right edge, so a box that
-/// ends at the edge of the frame still does. (f32 distinguishes numbers of three decimals below 16,384.)
-fn box_of(corners: [f32; 4]) -> BoxMessage {
-    let [x1, y1, x2, y2] = corners.map(|v| rounded_pixels(f64::from(v)));
-    let size = |low: f64, high: f64| rounded_pixels((high - low).max(0.0)) as f32;
-    BoxMessage { x: x1 as f32, y: y1 as f32, width: size(x1, x2), height: size(y1, y2) }
 }
 
 /// Rounds a box: pixels to 3 decimals, the angle to 5, so that even at the end of 4000 pixels it is off by less than a twentieth of

@@ -1,5 +1,7 @@
 //! Rounds numbers for messages.
 
+use visiond_message::BoxMessage;
+
 /// Rounds to a thousandth of a pixel.
 pub(super) fn rounded_pixels(value: f64) -> f64 {
     // Adding 0.0 turns -0.0 into 0.0.
@@ -24,6 +26,14 @@ pub(super) fn significant(value: f32) -> Option<f32> {
     }
     // Adding 0.0 turns -0.0 into 0.0. The text is always a number.
     format!("{:.4e}", value + 0.0).parse().ok().filter(|rounded: &f32| rounded.is_finite())
+}
+
+/// Returns the box of the corners x1, y1, x2, y2. The printed numbers add up: `x + width` is the rounded right edge, so a box that
+/// ends at the edge of the frame still does. (f32 distinguishes numbers of three decimals below 16,384.)
+pub(super) fn box_of(corners: [f32; 4]) -> BoxMessage {
+    let [x1, y1, x2, y2] = corners.map(|v| rounded_pixels(f64::from(v)));
+    let size = |low: f64, high: f64| rounded_pixels((high - low).max(0.0)) as f32;
+    BoxMessage { x: x1 as f32, y: y1 as f32, width: size(x1, x2), height: size(y1, y2) }
 }
 
 #[cfg(test)]

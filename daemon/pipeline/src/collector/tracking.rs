@@ -4,10 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use visiond_engine::detector::class_label;
+use visiond_events::EndReason;
 use visiond_message::MessageModel;
 use visiond_tracker::{Observation, Parameters, Step, TrackIds, TrackReport, Tracker};
 
+use super::rules::{CameraRules, RuleSettings};
 use crate::lane_result::{LaneResult, ModelFacts};
+use crate::outlet::Outlet;
 
 /// The default of [`TrackSettings::score`] is the model's threshold, but not below this: most detections with lower scores are errors.
 const LEAST_SCORE: f64 = 0.25;
@@ -23,11 +26,19 @@ pub struct TrackSettings {
     pub classes: Vec<String>,
     /// Whether messages have the boxes of tracks without the detector's jitter.
     pub smooth: bool,
+    /// The lines and zones.
+    pub rules: Arc<[RuleSettings]>,
 }
 
 impl Default for TrackSettings {
     fn default() -> Self {
-        Self { unseen: Parameters::default().unseen, score: None, classes: Vec::new(), smooth: false }
+        Self {
+            unseen: Parameters::default().unseen,
+            score: None,
+            classes: Vec::new(),
+            smooth: false,
+            rules: Arc::default(),
+        }
     }
 }
 
@@ -86,6 +97,7 @@ pub struct CameraTracks {
     /// The model whose classes the tracks have.
     model: Arc<MessageModel>,
     labels: Vec<Arc<str>>,
+    rules: CameraRules,
 }
 
 impl CameraTracks {
@@ -96,6 +108,7 @@ impl CameraTracks {
             ids,
             model: Arc::default(),
             labels: Vec::new(),
+            rules: CameraRules::default(),
         }
     }
 
@@ -133,9 +146,25 @@ impl CameraTracks {
         FrameTracks { reports: &step.tracks, smooth: settings.smooth }
     }
 
+    /// Publishes the events of the camera's lines and zones in the last step.
+    pub fn apply_rules(
+        &mut self,
+        settings: &TrackSettings,
+        result: &LaneResult<'_>,
+        TrackBuffers { step, .. }: &TrackBuffers,
+        to: (&Arc<str>, &Outlet),
+    ) {
+        self.rules.step(&settings.rules, result, &step.tracks, &step.ended, to);
+    }
+
     /// Compares the classes in new settings with those of the model at the next frame.
     pub fn change_settings(&mut self) {
         self.model = Arc::default();
+    }
+
+    /// Ends the events of all lines and zones: the tracks end.
+    pub fn finish(&mut self, reason: EndReason, camera: &Arc<str>, outlet: &Outlet) {
+        self.rules.finish(reason, &self.labels, (camera, outlet));
     }
 
     /// Starts a new tracker if the model has other classes, and warns about classes in the settings that it does not have.
@@ -144,6 +173,7 @@ impl CameraTracks {
         if self.labels != model.labels {
             self.labels.clone_from(&model.labels);
             self.tracker = Tracker::new(Parameters::default(), Arc::clone(&self.ids));
+            self.rules.take_model();
         }
         let unknown =
             |class: &&String| !model.labels.is_empty() && !model.labels.iter().any(|label| **label == ***class);

@@ -18,7 +18,15 @@ use crate::outlet::{MessageLimit, Outlet, PublishFn};
 
 /// Where the messages of a test's cameras go, at most `messages`.
 pub fn outlet(publish: PublishFn, messages: Option<u64>, clock: Arc<dyn Clock>, stop: &Stop) -> Arc<Outlet> {
-    Arc::new(Outlet { publish, message_limit: MessageLimit::new(messages, stop), clock, track_ids: Arc::default() })
+    let (message_limit, publish_event) = (MessageLimit::new(messages, stop), Arc::new(drop));
+    Arc::new(Outlet {
+        publish,
+        publish_event,
+        message_limit,
+        clock,
+        track_ids: Arc::default(),
+        event_ids: Arc::default(),
+    })
 }
 
 /// The collector of a camera whose messages go to `outlet`.

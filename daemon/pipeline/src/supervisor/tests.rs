@@ -129,13 +129,22 @@ struct Bench {
     messages: Receiver<Arc<Message>>,
 }
 
+fn context(publish: PublishFn, stop: &Stop) -> PipelineContext {
+    PipelineContext {
+        publish,
+        publish_event: Arc::new(drop),
+        live: visiond_live::Live::new(),
+        messages: None,
+        retry_policy: RetryPolicy::default(),
+        stop: stop.clone(),
+    }
+}
+
 impl Bench {
     fn new() -> Self {
         let (publish, messages) = testing::message_channel();
         let (stop, orders) = (Stop::new().unwrap(), Arc::default());
-        let live = visiond_live::Live::new();
-        let context =
-            PipelineContext { publish, live, messages: None, retry_policy: RetryPolicy::default(), stop: stop.clone() };
+        let context = context(publish, &stop);
         let pipeline = Pipeline::start(lane(true, vec![starts("a", &orders)]), context).unwrap();
         Self { pipeline, stop, orders, messages }
     }
@@ -304,9 +313,7 @@ fn a_frame_that_waits_when_its_camera_is_removed_is_dropped_by_overload() {
     let gate = parking_lot::Mutex::new(gate);
     // The first message holds the lane up until `go_on` is dropped.
     let publish = Arc::new(move |_: &Arc<Message>| _ = gate.lock().recv());
-    let live = visiond_live::Live::new();
-    let context =
-        PipelineContext { publish, live, messages: None, retry_policy: RetryPolicy::default(), stop: stop.clone() };
+    let context = context(publish, &stop);
     let mut pipeline = Pipeline::start(lane(true, vec![starts("a", &orders)]), context).unwrap();
     let camera = Arc::clone(&pipeline.lanes()[0].cameras[0]);
     // One is in the lane, one waits, and the camera has the third in its hand.
@@ -360,9 +367,7 @@ fn a_run_in_flight_publishes_nothing_once_its_cameras_privacy_masks_have_changed
     for changes_masks in [false, true] {
         let (publish, messages) = testing::message_channel();
         let stop = Stop::new().unwrap();
-        let live = visiond_live::Live::new();
-        let context =
-            PipelineContext { publish, live, messages: None, retry_policy: RetryPolicy::default(), stop: stop.clone() };
+        let context = context(publish, &stop);
         let (is_held, waits) = (Arc::new(AtomicBool::new(true)), Arc::default());
         let model = Fake::new(1, 1, |_| Act::See);
         let held = Held { model, is_held: Arc::clone(&is_held), waits: Arc::clone(&waits) };

@@ -81,7 +81,7 @@ impl Outbox {
                         Counters::add(&counters.failed, 1);
                         continue;
                     }
-                    writer.unwritten.push_back((queued, message.message().sequence));
+                    writer.unwritten.push_back((queued, message.sequence()));
                 }
 
                 None => self.fresh.push_back(queued),
@@ -205,10 +205,9 @@ fn bytes<'m>(messages: impl Iterator<Item = &'m QueuedMessage>) -> usize {
 }
 
 fn queued(number: u64, published: &Published) -> QueuedMessage {
-    let message = published.message();
     let line = published.line();
     let line = line.slice(..line.len() - usize::from(line.ends_with(b"\n")));
-    QueuedMessage { number, id: message.id.clone(), camera: Arc::clone(&message.topic), line }
+    QueuedMessage { number, id: published.id().into(), camera: Arc::clone(published.topic()), line }
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use visiond_config::types::{SinkConfig, WhenFull};
+use visiond_message::camera_of_events;
 
 use super::QueuedMessage;
 use crate::queue::limit_bytes;
@@ -115,6 +116,7 @@ impl RefusedCameras {
     /// Whether the sink has the camera of this topic.
     fn is_wanted(&self, topic: &str) -> bool {
         let camera = topic.split_once('/').map_or(topic, |(camera, _)| camera);
+        let camera = camera_of_events(camera).unwrap_or(camera);
         self.wanted.is_empty() || self.wanted.iter().any(|wanted| wanted == camera)
     }
 

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use futures_util::FutureExt;
 use visiond_config::types::SinkConfig;
+use visiond_message::camera_of_events;
 use visiond_system::backoff::{Backoff, RateLimit};
 use visiond_system::outage::IfUnusable;
 use visiond_telemetry::trace;
@@ -341,7 +342,11 @@ impl<'q, C: BrokerClient> SinkLoop<'q, C> {
         let Some(first) = taken.first() else { return };
         self.moved = Instant::now();
         if self.refused.refuse(&first.camera, number, reason, self.moved) {
-            log::error!("sink {}: {reason}; the messages of camera {} wait", self.name, first.camera);
+            let (what, camera) = match camera_of_events(&first.camera) {
+                Some(camera) => ("events", camera),
+                None => ("messages", &*first.camera),
+            };
+            log::error!("sink {}: {reason}; the {what} of camera {camera} wait", self.name);
         }
         self.hold(taken);
         self.report_connected(true);

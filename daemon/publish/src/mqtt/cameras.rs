@@ -369,7 +369,7 @@ impl RetainedCameras {
         }
         let status = CameraStatus { model: known.models.to_string(), ..camera.status() };
         let newest = self.live.messages().latest_of(name);
-        let newest: Vec<_> = newest.iter().map(|published| &**published.message()).collect();
+        let newest: Vec<_> = newest.iter().filter_map(|published| published.frame().map(|frame| &**frame)).collect();
         let tracker = &mut known.tracker;
         let state = tracker.look(status, &newest, self.config.occupancy_hold, now);
         if tracker.due(&state, self.config.state_interval, now) {

@@ -31,6 +31,11 @@ impl Topics {
         self.of(camera, DETECTIONS)
     }
 
+    /// Returns the topic of a camera's events.
+    pub fn events(&self, camera: &str) -> String {
+        self.of(camera, "events")
+    }
+
     /// Returns the topic of a camera's state; `+` matches every camera.
     pub fn state(&self, camera: &str) -> String {
         self.of(camera, STATE)

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use serde_json::json;
 use visiond_config::types::NatsSinkConfig;
+use visiond_message::camera_of_events;
 
 use super::answer::{Refusal, api_answer};
 use super::connection::NatsConnection;
@@ -14,6 +15,9 @@ const STREAM_NOT_FOUND: u64 = 10059;
 const STREAM_NAME_EXIST: u64 = 10058;
 const NOT_ENABLED: u64 = 10076;
 const NOT_ENABLED_FOR_ACCOUNT: u64 = 10039;
+
+/// The last part of the subject of events, in place of `detections`.
+const EVENTS: &str = "events";
 
 /// Creates the configured stream if it is missing and should be created.
 pub async fn prepare(
@@ -43,7 +47,7 @@ pub async fn prepare(
     let limit = |bytes: u64| if bytes == 0 { -1 } else { i64::try_from(bytes).unwrap_or(i64::MAX) };
     let wanted = json!({
         "name": name,
-        "subjects": [subjects.all],
+        "subjects": subjects.all,
         "retention": "limits",
         "storage": "file",
         "discard": "old",
@@ -58,7 +62,7 @@ pub async fn prepare(
     let created = ask(connection, &format!("$JS.API.STREAM.CREATE.{name}"), wanted.to_string().as_bytes()).await?;
     let reason = match created {
         Some(Ok(())) => {
-            log::info!("sink {}: created the stream {name} for {}", connection.sink, subjects.all);
+            log::info!("sink {}: created the stream {name} for {}", connection.sink, subjects.all.join(" and "));
             return Ok(());
         }
         // Another device created it first.
@@ -84,8 +88,10 @@ async fn ask(
 pub struct Subjects {
     /// Contains {camera}.
     template: String,
-    /// A wildcard for every device and camera.
-    pub all: String,
+    /// The same of events.
+    events: String,
+    /// Wildcards for every device and camera: of frames, and of events.
+    pub all: [String; 2],
     cameras: HashMap<Arc<str>, String>,
 }
 
@@ -93,23 +99,32 @@ impl Subjects {
     /// Creates the subjects from the configured `template`. Names contain only characters that a subject may have.
     pub fn new(template: &str, device: &str) -> Self {
         let wild = |word: &str| if word.contains(['{', '}']) { "*".to_owned() } else { word.to_owned() };
+        let events = format!("{}.{EVENTS}", template.strip_suffix(".detections").unwrap_or(template));
+        let all = [template, &events].map(|subject| subject.split('.').map(wild).collect::<Vec<_>>().join("."));
         Self {
             template: template.replace("{device}", device),
-            all: template.split('.').map(wild).collect::<Vec<_>>().join("."),
+            events: events.replace("{device}", device),
+            all,
             cameras: HashMap::new(),
         }
     }
 
-    /// Returns the subject of a camera's messages, which all its models share. `topic` may name one of them after the camera.
+    /// Returns the subject of a camera's messages, which all its models share, or of its events. `topic` may name a model after the
+    /// camera.
     pub fn of(&mut self, topic: &Arc<str>) -> &str {
         let camera = topic.split_once('/').map_or(&**topic, |(camera, _)| camera);
-        let subject = || self.template.replace("{camera}", camera);
+        let subject = || match camera_of_events(topic) {
+            Some(camera) => self.events.replace("{camera}", camera),
+            None => self.template.replace("{camera}", camera),
+        };
         self.cameras.entry(Arc::clone(topic)).or_insert_with(subject)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use visiond_message::event_topic;
+
     use super::*;
 
     #[test]
@@ -119,7 +134,10 @@ mod tests {
         assert_eq!(subjects.of(&"door/plates".into()), "visiond.gate-7.cam-door.detections");
         assert_eq!(subjects.of(&"yard".into()), "visiond.gate-7.cam-yard.detections");
         assert_eq!(subjects.of(&"door".into()), "visiond.gate-7.cam-door.detections");
-        assert_eq!(subjects.all, "visiond.*.*.detections");
-        assert_eq!(Subjects::new("all", "gate-7").all, "all");
+        assert_eq!(subjects.of(&event_topic("door")), "visiond.gate-7.cam-door.events");
+        assert_eq!(subjects.all, ["visiond.*.*.detections", "visiond.*.*.events"]);
+        let mut shared = Subjects::new("all", "gate-7");
+        assert_eq!(shared.of(&event_topic("door")), "all.events");
+        assert_eq!(shared.all, ["all", "all.events"]);
     }
 }

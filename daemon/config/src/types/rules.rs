@@ -1,0 +1,143 @@
+//! `[[camera.line]]` and `[[camera.zone]]`: what is reported about a camera's tracks.
+
+use std::time::Duration;
+
+use visiond_kernels::frame::MAX_SIDE;
+
+use super::{HOUR, MS, SECOND};
+use crate::kinds::{
+    Words, duration, duration_or_zero, flag, fraction, frame_size, list, name, points, real, text, whole, word,
+};
+use crate::table_macros::section;
+use crate::tables::table;
+
+const DAY: Duration = Duration::from_secs(24 * 3600);
+
+section! {
+    /// A table `[[camera.line]]`.
+    pub struct LineConfig {
+        /// Name of the line in events. No other line or zone of the camera has it.
+        name: String as name() => required(r#""door""#),
+        /// The points in order, 2 to 64, as fractions of the frame's width and height from its top-left corner. The line ends at the first and
+        /// at the last.
+        points: Vec<[f64; 2]> as points() => required("[[0.2, 0.6], [0.8, 0.6]]"),
+        /// The points are pixels of a frame of this width and height. They keep their places if the camera's frames have another size.
+        frame_size: Option<[u32; 2]> as frame_size() => optional("[1920, 1080]"),
+        /// Names of the two sides: to the left and to the right of somebody who walks along the line.
+        sides: Vec<String> as list(name()) => default(vec!["left".to_owned(), "right".to_owned()]),
+        /// Count only objects of these classes, by label; empty: all.
+        classes: Vec<String> as list(text()) => default(Vec::new()),
+        /// Count only objects with this score.
+        min_score: f64 as fraction() => default(0.0),
+        /// Count only boxes whose longer side has at least this many pixels of the frame.
+        min_size: Option<u32> as whole(1..=MAX_SIDE) => optional("24"),
+        /// Count only boxes whose longer side has at most this many pixels of the frame.
+        max_size: Option<u32> as whole(1..=MAX_SIDE) => optional("400"),
+        /// The point of a box that crosses: the middle of an edge, or the center.
+        anchor: Anchor as word() => default(Anchor::Bottom),
+        /// How long an object must be seen on a side before that counts.
+        settle: Duration as duration_or_zero(MS..=HOUR) => default(200 * MS),
+        /// How long an object may be unseen without losing its side.
+        hold: Duration as duration(10 * MS..=HOUR) => default(SECOND),
+        /// Count only while each of these zones has an event under way.
+        only_while: Vec<String> as list(text()) => default(Vec::new()),
+        /// Count only while none of these zones has an event under way.
+        unless: Vec<String> as list(text()) => default(Vec::new()),
+    }
+}
+
+section! {
+    /// A table `[[camera.zone]]`.
+    pub struct ZoneConfig {
+        /// Name of the zone in events. No other line or zone of the camera has it.
+        name: String as name() => required(r#""dock""#),
+        /// The corners in order, 3 to 64, as fractions of the frame's width and height from its top-left corner; empty: the whole frame.
+        polygon: Vec<[f64; 2]> as points() => default(Vec::new()),
+        /// The corners are pixels of a frame of this width and height. They keep their places if the camera's frames have another size.
+        frame_size: Option<[u32; 2]> as frame_size() => optional("[1920, 1080]"),
+        /// Report each visit: an event from entering to leaving.
+        visits: bool as flag() => default(true),
+        /// Report an object that is in the zone for this long without leaving.
+        dwell: Option<Duration> as duration(10 * MS..=DAY) => optional(r#""30s""#),
+        /// Report an object that is in the zone for this long in total.
+        loitering: Option<Duration> as duration(10 * MS..=DAY) => optional(r#""2m""#),
+        /// Report when no object was in the zone for this long.
+        absence: Option<Duration> as duration(10 * MS..=DAY) => optional(r#""10m""#),
+        /// Report that the number of objects in the zone is within limits.
+        occupancy: Option<OccupancyConfig> as table() => optional_part,
+        /// Report an object that stops.
+        stopped: Option<StoppedConfig> as table() => optional_part,
+        /// Report an object that moves against the right direction.
+        wrong_way: Option<WrongWayConfig> as table() => optional_part,
+        /// See only objects of these classes, by label; empty: all.
+        classes: Vec<String> as list(text()) => default(Vec::new()),
+        /// See only objects with this score.
+        min_score: f64 as fraction() => default(0.0),
+        /// See only boxes whose longer side has at least this many pixels of the frame.
+        min_size: Option<u32> as whole(1..=MAX_SIDE) => optional("24"),
+        /// See only boxes whose longer side has at most this many pixels of the frame.
+        max_size: Option<u32> as whole(1..=MAX_SIDE) => optional("400"),
+        /// The point of a box that is inside or outside: the middle of an edge, or the center.
+        anchor: Anchor as word() => default(Anchor::Bottom),
+        /// How long an object must be seen inside or outside before that counts. With 0, a path that passes through the zone between two
+        /// frames enters and leaves it.
+        settle: Duration as duration_or_zero(MS..=HOUR) => default(200 * MS),
+        /// How long an object may be unseen without leaving.
+        hold: Duration as duration(10 * MS..=HOUR) => default(SECOND),
+        /// An object that stands still, such as a parked car, may be unseen for longer if it is then found at its place.
+        parked: bool as flag() => default(false),
+        /// Report only while each of these zones has an event under way.
+        only_while: Vec<String> as list(text()) => default(Vec::new()),
+        /// Report only while none of these zones has an event under way.
+        unless: Vec<String> as list(text()) => default(Vec::new()),
+    }
+}
+
+section! {
+    /// The number of objects in a zone.
+    pub struct OccupancyConfig {
+        /// Report at least this many.
+        at_least: Option<u32> as whole(1..=100_000) => optional("5"),
+        /// Report at most this many.
+        at_most: Option<u32> as whole(0..=100_000) => optional("20"),
+        /// How long the number must be within the limits.
+        lasting: Duration as duration_or_zero(10 * MS..=DAY) => default(SECOND),
+    }
+}
+
+section! {
+    /// When an object counts as stopped.
+    pub struct StoppedConfig {
+        /// How long it must stay.
+        time: Duration as duration(10 * MS..=DAY) => default(10 * SECOND),
+        /// How far it may move meanwhile, in pixels of the frame.
+        distance: f64 as real(0.1..=f64::from(MAX_SIDE)) => default(20.0),
+    }
+}
+
+section! {
+    /// The right direction of a zone.
+    pub struct WrongWayConfig {
+        /// The right direction, from the first point to the second, as `polygon`.
+        direction: Vec<[f64; 2]> as points() => required("[[0.5, 0.9], [0.5, 0.1]]"),
+        /// How far an object must move against it, in pixels of the frame.
+        distance: f64 as real(1.0..=f64::from(MAX_SIDE)) => default(50.0),
+    }
+}
+
+/// The point of a box that lines and zones look at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Anchor {
+    /// The middle of the lower edge.
+    Bottom,
+    /// The center.
+    Center,
+    /// The middle of the upper edge.
+    Top,
+    /// The middle of the left edge.
+    Left,
+    /// The middle of the right edge.
+    Right,
+}
+
+words!(Anchor: "bottom" = Self::Bottom, "center" = Self::Center, "top" = Self::Top, "left" = Self::Left, "right" = Self::Right);

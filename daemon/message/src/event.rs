@@ -1,0 +1,143 @@
+//! The message of an event, the same for every sink. `docs/event.schema.json` is its JSON schema.
+
+use std::sync::Arc;
+
+use serde::Serialize;
+
+use crate::message::BoxMessage;
+
+/// Version in the `schema` field of every event; raised by a change that breaks readers.
+pub const EVENT_SCHEMA: &str = "visiond-event/1";
+
+/// Follows the camera in the topic of its events. No name has this character.
+const MARK: &str = "!events";
+
+/// Returns the part of a topic that names a camera's events.
+pub fn event_topic(camera: &str) -> Arc<str> {
+    format!("{camera}{MARK}").into()
+}
+
+/// Returns the camera of a topic of events; `None` for a topic of frames.
+pub fn camera_of_events(topic: &str) -> Option<&str> {
+    topic.strip_suffix(MARK)
+}
+
+/// Something that a zone or line of a camera found.
+///
+/// ```
+/// use visiond_message::{EventMessage, EventPhase, EVENT_SCHEMA, event_topic};
+///
+/// let event = EventMessage {
+///     schema: EVENT_SCHEMA,
+///     id: "5d0c9f3ab1e2774f-812".into(),
+///     event: "5d0c9f3ab1e2774f-e7".into(),
+///     camera: "gate".into(),
+///     topic: event_topic("gate"),
+///     rule: "door".into(),
+///     kind: "line".into(),
+///     phase: EventPhase::Moment,
+///     at: "2026-05-04T09:30:00.123456789Z".to_owned(),
+///     since: "2026-05-04T09:30:00.083456789Z".to_owned(),
+///     sequence: 41,
+///     to: Some("shop".into()),
+///     ..EventMessage::default()
+/// };
+/// let line = String::from_utf8(event.to_line()).unwrap();
+/// assert!(line.starts_with(r#"{"schema":"visiond-event/1","id":"5d0c9f3ab1e2774f-812","event":"5d0c9f3ab1e2774f-e7","camera":"gate","#));
+/// assert!(line.ends_with("\"to\":\"shop\"}\n"));
+/// ```
+#[derive(Debug, Clone, PartialEq, Default, Serialize)]
+pub struct EventMessage {
+    /// Always [`EVENT_SCHEMA`].
+    pub schema: &'static str,
+    /// Unique id of the message, the same for every sink and retransmission.
+    pub id: Box<str>,
+    /// Id of the event: the same for its begin, its updates and its end, which no other event has.
+    pub event: Box<str>,
+    /// Name of the camera.
+    pub camera: Arc<str>,
+    /// See [`event_topic`]. Not a part of the line.
+    #[serde(skip)]
+    pub topic: Arc<str>,
+    /// Name of the zone or line.
+    pub rule: Arc<str>,
+    /// What it looks for: `line`, `zone`, `dwell` and so on.
+    pub kind: Box<str>,
+    /// Where in its life the event is.
+    pub phase: EventPhase,
+    /// Time of the frame with which it was decided: RFC 3339, UTC, nanoseconds.
+    pub at: String,
+    /// When what it reports began or, at the end, was over.
+    pub since: String,
+    /// Number of the frame with which it was decided.
+    pub sequence: u64,
+    /// Id of the track that it is about; a count has none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub track: Option<u64>,
+    /// Label of the object, if it is in the frame.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub label: Option<Arc<str>>,
+    /// Score of the object, 0 to 1, if it is in the frame.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub score: Option<f32>,
+    /// Box of the object, if it is in the frame.
+    #[serde(rename = "box", skip_serializing_if = "Option::is_none")]
+    pub bounds: Option<BoxMessage>,
+    /// The number of objects in the zone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub count: Option<u32>,
+    /// The speed of the object, in units of the zone's plane per second.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub speed: Option<f32>,
+    /// Why it ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<&'static str>,
+    /// The side of the line that was crossed to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub to: Option<Arc<str>>,
+    /// Totals of the rule after this event.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub totals: Option<EventTotals>,
+}
+
+/// Totals of a rule since it was added or changed, or the daemon started.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+pub struct EventTotals {
+    /// Events that began; of a line, crossings to the side of the event.
+    pub begun: u64,
+    /// Objects in the zone now.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub inside: Option<u32>,
+}
+
+/// Where in its life an event is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum EventPhase {
+    /// It begins. An end with the same id follows.
+    #[default]
+    Begin,
+    /// Its count or its track has changed.
+    Update,
+    /// It is over.
+    End,
+    /// It has no duration.
+    Moment,
+}
+
+impl EventMessage {
+    /// Returns the JSON with a line end.
+    pub fn to_line(&self) -> Vec<u8> {
+        let mut line = Vec::with_capacity(EVENT_BYTES);
+        #[expect(
+            clippy::expect_used,
+            reason = "the event has no map and no fallible Serialize, and writing to a Vec cannot fail"
+        )]
+        serde_json::to_writer(&mut line, self).expect("an event is always JSON");
+        line.push(b'\n');
+        line
+    }
+}
+
+/// The approximate bytes of an event as JSON.
+pub(crate) const EVENT_BYTES: usize = 420;

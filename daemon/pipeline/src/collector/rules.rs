@@ -1,0 +1,225 @@
+//! Applies a camera's lines and zones to its tracks, and publishes their events.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use visiond_engine::detector::class_label;
+use visiond_events::{EndReason, Event, Kind, Object, Phase, Rule, Scene};
+use visiond_frames::timestamp::Timestamp;
+use visiond_message::{BoxMessage, EVENT_SCHEMA, EventMessage, EventPhase, EventTotals, event_topic};
+use visiond_tracker::TrackReport;
+
+use super::ids::{event_id, next_id};
+use super::rounding::{box_of, rounded_score, significant};
+use crate::lane_result::LaneResult;
+use crate::outlet::Outlet;
+
+/// Separates the name of a zone from what a rule reports of it. No name has this character.
+pub const PART: char = '/';
+
+/// A line, or one thing to report about a zone. Points are fractions of the frame, distances are in its pixels.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RuleSettings {
+    /// The rule. Its filter has no classes yet. Its name is that of the line or zone; after a [`PART`], what it reports of the zone.
+    pub rule: Rule,
+    /// The labels that it sees; empty: all.
+    pub classes: Vec<String>,
+}
+
+impl RuleSettings {
+    /// Returns the rule for frames of this size and a model with these labels; `None` if the model has none of its classes.
+    fn rule(&self, [width, height]: [u32; 2], labels: &[Arc<str>]) -> Option<Rule> {
+        let mut rule = self.rule.clone();
+        let scale = |points: &mut Vec<[f32; 2]>| {
+            points.iter_mut().for_each(|[x, y]| (*x, *y) = (*x * width as f32, *y * height as f32));
+        };
+        scale(&mut rule.area);
+        match &mut rule.kind {
+            Kind::Line { points, .. } => scale(points),
+            Kind::WrongWay { direction: [x, y], .. } => (*x, *y) = (*x * width as f32, *y * height as f32),
+            _ => {}
+        }
+        let id_of = |class: &String| match labels.iter().position(|label| **label == **class) {
+            Some(class_id) => Some(class_id as u32),
+            // A class without a name has its number as its label.
+            None => class.parse().ok().filter(|&class_id: &u32| labels.get(class_id as usize).is_none()),
+        };
+        rule.filter.classes = self.classes.iter().filter_map(id_of).collect();
+        (self.classes.is_empty() || !rule.filter.classes.is_empty()).then_some(rule)
+    }
+}
+
+/// The lines and zones of a camera, with their state.
+#[derive(Debug, Default)]
+pub struct CameraRules {
+    scene: Option<Scene>,
+    size: [u32; 2],
+    /// The last frame's number and time.
+    last: Option<(u64, Timestamp)>,
+    objects: Vec<Object>,
+    ended: Vec<u64>,
+    events: Vec<Event>,
+    /// The rules that run. A frame that the lane had at a reload still comes with these.
+    settings: Arc<[RuleSettings]>,
+    /// Whether the camera's tracks end. A frame that a lane still has must begin no event, since none would end it.
+    is_over: bool,
+}
+
+impl CameraRules {
+    /// Compares the rules with the classes of a new model at the next frame.
+    pub fn take_model(&mut self) {
+        self.settings = Arc::new([]);
+    }
+
+    /// Takes in the tracks of a frame, and publishes the events that it completes. Costs nothing without rules; allocates only for events.
+    pub fn step(
+        &mut self,
+        settings: &Arc<[RuleSettings]>,
+        result: &LaneResult<'_>,
+        reports: &[Option<TrackReport>],
+        ended: &[TrackReport],
+        (camera, outlet): (&Arc<str>, &Outlet),
+    ) {
+        if self.is_over || settings.is_empty() && self.scene.is_none() {
+            return;
+        }
+        let LaneResult { frame, model, detections, .. } = result;
+        let size = [frame.width, frame.height];
+        if !Arc::ptr_eq(&self.settings, settings) || self.size != size || self.scene.is_none() {
+            self.change(settings, size, &model.labels, (camera, outlet));
+        }
+        let Some(scene) = &mut self.scene else { return };
+        self.last = Some((frame.sequence, frame.timestamp));
+        self.objects.clear();
+        self.objects.extend(detections.iter().zip(reports).filter_map(|(detection, report)| {
+            let (bounds, report) = (detection.box_in_source?, report.as_ref()?);
+            Some(Object { track: report.id, bounds, class_id: report.class_id, score: detection.score })
+        }));
+        self.ended.clear();
+        self.ended.extend(ended.iter().map(|report| report.id));
+        scene.step(frame.time(), &self.objects, &self.ended, &mut self.events);
+        self.publish(&model.labels, (camera, outlet));
+    }
+
+    /// Ends all events, because the camera's tracks end.
+    pub fn finish(&mut self, reason: EndReason, labels: &[Arc<str>], (camera, outlet): (&Arc<str>, &Outlet)) {
+        self.is_over = true;
+        if let Some(scene) = &mut self.scene {
+            scene.finish(reason, &mut self.events);
+            self.publish(labels, (camera, outlet));
+        }
+        self.scene = None;
+    }
+
+    /// Applies the rules to frames of another size, or other rules.
+    fn change(
+        &mut self,
+        settings: &Arc<[RuleSettings]>,
+        size: [u32; 2],
+        labels: &[Arc<str>],
+        to: (&Arc<str>, &Outlet),
+    ) {
+        self.settings = Arc::clone(settings);
+        let rules: Vec<_> = settings.iter().filter_map(|settings| settings.rule(size, labels)).collect();
+        for settings in settings.iter().filter(|settings| settings.rule(size, labels).is_none()) {
+            let (camera, name, classes) = (to.0, &settings.rule.name, &settings.classes);
+            log::warn!(
+                camera:% = camera;
+                "camera {camera}: the model has none of the classes {classes:?} of {name}, which therefore reports nothing: correct \
+                 `classes`"
+            );
+        }
+        let same_size = std::mem::replace(&mut self.size, size) == size;
+        let changed = match self.scene.as_mut().filter(|_| same_size) {
+            Some(scene) => scene.replace(rules, &mut self.events),
+            None => {
+                if let Some(scene) = &mut self.scene {
+                    scene.finish(EndReason::CameraGone, &mut self.events);
+                    self.publish(labels, to);
+                }
+                self.events.clear();
+                Scene::new(size, rules, Arc::clone(&to.1.event_ids)).map(|scene| self.scene = Some(scene))
+            }
+        };
+        match changed {
+            Ok(()) => self.publish(labels, to),
+            // `check` reports all that can be wrong, except for a polygon that is too flat for a small frame.
+            Err(error) => log::error!("camera {}: its lines and zones stay as they were: {error}: correct them", to.0),
+        }
+    }
+
+    /// Publishes the events of the last step.
+    fn publish(&mut self, labels: &[Arc<str>], (camera, outlet): (&Arc<str>, &Outlet)) {
+        let (Some(scene), Some((sequence, timestamp))) = (&self.scene, self.last) else { return };
+        for event in self.events.drain(..) {
+            let (rule, part) =
+                event.rule.split_once(PART).map_or((&*event.rule, None), |(zone, part)| (zone, Some(part)));
+            let object = event.track.and_then(|track| self.objects.iter().find(|object| object.track == track));
+            let side = event.to.as_ref().and_then(|to| {
+                let line = self.settings.iter().find(|settings| settings.rule.name == event.rule)?;
+                let Kind::Line { sides, .. } = &line.rule.kind else { return None };
+                sides.iter().position(|side| side == to)
+            });
+            let counters = scene.counters().find(|(name, _)| **name == event.rule).map(|(_, counters)| counters);
+            let totals = counters.map(|counters| match side {
+                Some(side) => EventTotals { begun: counters.crossed_to[side], inside: None },
+                None => EventTotals { begun: counters.begun, inside: Some(counters.inside) },
+            });
+            let since_ns = timestamp.realtime_ns.saturating_sub(nanoseconds(event.ago));
+            (outlet.publish_event)(EventMessage {
+                schema: EVENT_SCHEMA,
+                id: next_id(),
+                event: event_id(event.id),
+                camera: Arc::clone(camera),
+                topic: event_topic(camera),
+                rule: rule.into(),
+                kind: part.unwrap_or(if event.to.is_some() { "line" } else { "zone" }).into(),
+                phase: match event.phase {
+                    Phase::Begin => EventPhase::Begin,
+                    Phase::Update => EventPhase::Update,
+                    Phase::End => EventPhase::End,
+                    Phase::Moment => EventPhase::Moment,
+                },
+                at: timestamp.rfc3339(),
+                since: Timestamp { realtime_ns: since_ns, ..timestamp }.rfc3339(),
+                sequence,
+                track: event.track,
+                label: object.map(|object| class_label(labels, object.class_id)),
+                score: object.and_then(|object| rounded_score(object.score)),
+                bounds: object.map(|object| inside(object.bounds, self.size)),
+                count: event.count,
+                speed: event.speed.and_then(significant),
+                to: event.to,
+                reason: event.reason.map(reason_name),
+                totals,
+            });
+        }
+    }
+}
+
+/// Returns the part of a box in a frame of this size.
+fn inside([x1, y1, x2, y2]: [f32; 4], [width, height]: [u32; 2]) -> BoxMessage {
+    let (width, height) = (width as f32, height as f32);
+    box_of([x1.clamp(0.0, width), y1.clamp(0.0, height), x2.clamp(0.0, width), y2.clamp(0.0, height)])
+}
+
+fn nanoseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+fn reason_name(reason: EndReason) -> &'static str {
+    match reason {
+        EndReason::Over => "over",
+        EndReason::TrackEnded => "track_ended",
+        EndReason::TrackLost => "track_lost",
+        EndReason::FramesMissing => "frames_missing",
+        EndReason::Condition => "condition",
+        EndReason::RuleOff => "rule_off",
+        EndReason::RuleRemoved => "rule_removed",
+        EndReason::CameraGone => "camera_gone",
+        EndReason::Shutdown => "shutdown",
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,149 @@
+#![allow(clippy::unwrap_used)]
+
+use parking_lot::Mutex;
+use visiond_engine::detector::Detection;
+use visiond_engine::heads::FrameValues;
+use visiond_frames::clock::simulated::SimulatedClock;
+use visiond_frames::frame::FrameFacts;
+use visiond_frames::timestamp::Instant;
+use visiond_message::Timings;
+use visiond_system::stop::Stop;
+use visiond_tracker::TrackState;
+
+use super::*;
+use crate::lane::testing::{message_channel, outlet};
+use crate::lane_result::ModelFacts;
+
+/// A camera whose first object walks to the right, 10 pixels a frame of 100 ms.
+struct Walk {
+    rules: CameraRules,
+    outlet: Arc<Outlet>,
+    events: Arc<Mutex<Vec<EventMessage>>>,
+    model: ModelFacts,
+    frames: u64,
+    size: (u32, u32),
+}
+
+impl Walk {
+    fn new() -> Self {
+        let events = Arc::new(Mutex::new(Vec::new()));
+        let sent = Arc::clone(&events);
+        let (publish, _) = message_channel();
+        let outlet = outlet(publish, None, Arc::new(SimulatedClock::default()), &Stop::new().unwrap());
+        let outlet = Outlet {
+            publish_event: Arc::new(move |event| sent.lock().push(event)),
+            ..Arc::into_inner(outlet).unwrap()
+        };
+        let model = ModelFacts { labels: vec!["person".into(), "car".into()], ..ModelFacts::default() };
+        Self { rules: CameraRules::default(), outlet: Arc::new(outlet), events, model, frames: 0, size: (640, 480) }
+    }
+
+    fn walk(&mut self, frames: u64, settings: &Arc<[RuleSettings]>) {
+        for _ in 0..frames {
+            self.frames += 1;
+            let number = self.frames;
+            let timestamp = Timestamp {
+                monotonic_ns: number * 100_000_000,
+                realtime_ns: number * 100_000_000,
+                instant: Instant::EndOfFrame,
+            };
+            let (width, height) = self.size;
+            let frame = FrameFacts {
+                width,
+                height,
+                format: "rgb",
+                sequence: number,
+                timestamp,
+                recorded_at: None,
+                damaged: false,
+                name: None,
+            };
+            let left = number as f32 * 10.0;
+            let bounds = [left - 20.0, 100.0, left + 20.0, 200.0];
+            let detections =
+                [Detection { class_id: 0, score: 0.9, box_in_source: Some(bounds), ..Detection::default() }];
+            let report = TrackReport {
+                id: 7,
+                state: TrackState::Confirmed,
+                age_ms: 0,
+                velocity: [0.0; 2],
+                class_id: 0,
+                smooth: bounds,
+                smooth_oriented: None,
+            };
+            let (values, timings) = (&FrameValues::NONE, Timings::default());
+            let result = LaneResult { frame, model: &self.model, detections: &detections, values, crops: &[], timings };
+            self.rules.step(settings, &result, &[Some(report)], &[], (&"door".into(), &self.outlet));
+        }
+    }
+
+    /// Rule, kind and phase of each new event, with its side and the reason.
+    fn told(&self) -> Vec<String> {
+        let told = |event: EventMessage| {
+            let phase = format!("{:?}", event.phase);
+            let more = event.to.as_deref().or(event.reason).unwrap_or_default().to_owned();
+            format!("{} {} {phase} {more}", event.rule, event.kind).trim_end().to_owned()
+        };
+        std::mem::take(&mut *self.events.lock()).into_iter().map(told).collect()
+    }
+}
+
+fn rule(name: &str, kind: Kind, area: &[[f32; 2]]) -> RuleSettings {
+    RuleSettings { rule: Rule { area: area.to_vec(), ..Rule::new(name, kind) }, classes: Vec::new() }
+}
+
+const LEFT: [[f32; 2]; 4] = [[0.0, 0.0], [0.5, 0.0], [0.5, 1.0], [0.0, 1.0]];
+
+#[test]
+fn points_are_fractions_of_the_frame_whatever_its_size() {
+    let mut walk = Walk::new();
+    let line = Kind::Line { points: vec![[0.25, 0.0], [0.25, 1.0]], sides: ["east".into(), "west".into()] };
+    let rules: Arc<[_]> = Arc::new([rule("line", line, &[]), rule("left", Kind::Zone, &LEFT)]);
+    walk.walk(15, &rules);
+    assert_eq!(walk.told(), ["left zone Begin"]);
+    walk.walk(5, &rules);
+    let crossing = walk.events.lock()[0].clone();
+    assert_eq!(walk.told(), ["line line Moment east"], "at 160 of 640 pixels");
+    assert_eq!(
+        (crossing.track, crossing.label.as_deref(), crossing.totals.unwrap().begun),
+        (Some(7), Some("person"), 1)
+    );
+    assert_eq!(&crossing.since[..23], "1970-01-01T00:00:01.700");
+    // Of a frame of half the width, it is beyond the zone. Nothing is known of the objects before.
+    walk.size = (320, 480);
+    walk.walk(5, &rules);
+    assert_eq!(walk.told(), ["left zone End camera_gone"]);
+}
+
+#[test]
+fn a_frame_with_old_rules_does_not_keep_the_new_ones_from_the_next() {
+    let mut walk = Walk::new();
+    let old: Arc<[_]> = Arc::new([rule("here", Kind::Zone, &[]), rule("stays", Kind::Zone, &[])]);
+    let new: Arc<[_]> = Arc::new([rule("there", Kind::Zone, &[]), rule("stays", Kind::Zone, &[])]);
+    walk.walk(5, &old);
+    assert_eq!(walk.told(), ["here zone Begin", "stays zone Begin"]);
+    walk.walk(5, &new);
+    assert_eq!(walk.told(), ["here zone End rule_removed", "there zone Begin"]);
+    walk.rules.finish(EndReason::Shutdown, &walk.model.labels, (&"door".into(), &walk.outlet));
+    assert_eq!(walk.told(), ["there zone End shutdown", "stays zone End shutdown"]);
+    // A lane may still have a frame.
+    walk.walk(5, &new);
+    assert!(walk.told().is_empty());
+}
+
+#[test]
+fn classes_are_labels_of_the_model_and_parts_of_a_zone_have_its_name() {
+    let mut walk = Walk::new();
+    let only =
+        |name: &str, kind: Kind, class: &str| RuleSettings { classes: vec![class.into()], ..rule(name, kind, &[]) };
+    let dwell = Kind::Dwell { time: Duration::from_millis(300) };
+    let rules: Arc<[_]> =
+        Arc::new([only("a", Kind::Zone, "car"), only("b/dwell", dwell, "person"), only("c", Kind::Zone, "bicycle")]);
+    walk.walk(6, &rules);
+    assert_eq!(walk.told(), ["b dwell Begin"]);
+    // The same numbers mean something else.
+    walk.model.labels.swap(0, 1);
+    walk.rules.take_model();
+    walk.walk(6, &rules);
+    assert_eq!(walk.told(), ["b dwell End rule_removed", "a zone Begin"]);
+}

@@ -1,0 +1,106 @@
+//! The rules of a camera's lines and zones, as the configuration has them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use visiond_config::types::{
+    Anchor, CameraConfig, LineConfig, OccupancyConfig, StoppedConfig, WrongWayConfig, ZoneConfig,
+};
+use visiond_events::{Filter, Kind, Rule};
+use visiond_pipeline::collector::{PART, RuleSettings};
+
+/// Returns the rules of a camera's lines and zones.
+pub fn rules_of(camera: &CameraConfig) -> Arc<[RuleSettings]> {
+    let lines = camera.line.iter().map(rule_of_line);
+    lines.chain(camera.zone.iter().flat_map(rules_of_zone)).collect()
+}
+
+fn rule_of_line(line: &LineConfig) -> RuleSettings {
+    let LineConfig { name, points, frame_size, sides, settle, hold, only_while, unless, .. } = line;
+    let side = |index: usize| sides.get(index).map_or_else(|| "".into(), |side| side.as_str().into());
+    let kind = Kind::Line { points: in_fractions(points, *frame_size), sides: [side(0), side(1)] };
+    let rule = Rule {
+        filter: filter(line.min_score, line.min_size, line.max_size),
+        anchor: anchor(line.anchor),
+        settle: *settle,
+        hold: *hold,
+        only_while: names(only_while),
+        unless: names(unless),
+        ..Rule::new(name, kind)
+    };
+    RuleSettings { rule, classes: line.classes.clone() }
+}
+
+/// Returns a rule for each thing that is reported about the zone.
+fn rules_of_zone(zone: &ZoneConfig) -> Vec<RuleSettings> {
+    let direction = |wrong_way: &WrongWayConfig| match &*in_fractions(&wrong_way.direction, zone.frame_size) {
+        [from, to, ..] => [to[0] - from[0], to[1] - from[1]],
+        _ => [0.0; 2],
+    };
+    let kinds = [
+        zone.visits.then_some(("", Kind::Zone)),
+        zone.dwell.map(|time| ("dwell", Kind::Dwell { time })),
+        zone.loitering.map(|time| ("loitering", Kind::Loitering { time, away: time.max(LOITERING_AWAY) })),
+        zone.absence.map(|time| ("absence", Kind::Absence { time })),
+        zone.occupancy.as_ref().map(|&OccupancyConfig { at_least, at_most, lasting }| {
+            ("occupancy", Kind::Occupancy { at_least, at_most, lasting })
+        }),
+        zone.stopped
+            .as_ref()
+            .map(|&StoppedConfig { time, distance }| ("stopped", Kind::Stopped { distance: distance as f32, time })),
+        zone.wrong_way.as_ref().map(|wrong_way| {
+            let distance = wrong_way.distance as f32;
+            ("wrong_way", Kind::WrongWay { direction: direction(wrong_way), distance })
+        }),
+    ];
+    let rule = |(part, kind): (&str, Kind)| {
+        let name = if part.is_empty() { zone.name.clone() } else { format!("{}{PART}{part}", zone.name) };
+        let rule = Rule {
+            area: in_fractions(&zone.polygon, zone.frame_size),
+            filter: filter(zone.min_score, zone.min_size, zone.max_size),
+            anchor: anchor(zone.anchor),
+            settle: zone.settle,
+            hold: zone.hold,
+            parked: zone.parked,
+            only_while: names(&zone.only_while),
+            unless: names(&zone.unless),
+            ..Rule::new(&name, kind)
+        };
+        RuleSettings { rule, classes: zone.classes.clone() }
+    };
+    kinds.into_iter().flatten().map(rule).collect()
+}
+
+/// How long a track may be outside of a zone before its loitering begins again, unless the time of loitering is longer.
+const LOITERING_AWAY: Duration = Duration::from_secs(60);
+
+/// Returns points as fractions of the frame.
+fn in_fractions(points: &[[f64; 2]], frame_size: Option<[u32; 2]>) -> Vec<[f32; 2]> {
+    let [width, height] = frame_size.map_or([1.0; 2], |size| size.map(f64::from));
+    points.iter().map(|[x, y]| [(x / width) as f32, (y / height) as f32]).collect()
+}
+
+/// The sizes of a filter are of the longer side.
+fn filter(min_score: f64, min_size: Option<u32>, max_size: Option<u32>) -> Filter {
+    let longer = |size: Option<u32>, none: f32| size.map_or(none, |size| size as f32);
+    Filter {
+        min_score: min_score as f32,
+        min_size: longer(min_size, 0.0),
+        max_size: longer(max_size, f32::INFINITY),
+        ..Filter::default()
+    }
+}
+
+fn anchor(anchor: Anchor) -> visiond_events::Anchor {
+    match anchor {
+        Anchor::Bottom => visiond_events::Anchor::Bottom,
+        Anchor::Center => visiond_events::Anchor::Center,
+        Anchor::Top => visiond_events::Anchor::Top,
+        Anchor::Left => visiond_events::Anchor::Left,
+        Anchor::Right => visiond_events::Anchor::Right,
+    }
+}
+
+fn names(names: &[String]) -> Vec<Arc<str>> {
+    names.iter().map(|name| name.as_str().into()).collect()
+}

@@ -1,0 +1,122 @@
+//! Lines and zones: what a walk through the picture reports.
+
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::Value;
+use visiond_tests::mosquitto::{Message, Mosquitto};
+use visiond_tests::{Daemon, picture, wait_until};
+
+use crate::documents::assert_valid;
+
+/// Films a person whose middle goes from the right quarter of the picture to the left one in two seconds, and back.
+fn film(folder: &Path) -> String {
+    let film = folder.join("walk.mkv").display().to_string();
+    let picture = picture("astronaut.png");
+    // The frame moves over a wide grey picture with the person in its middle.
+    let filter = "pad=1472:512:480:0:gray,crop=960:512:'480*(1-abs(1-t/2))':0,fps=10";
+    let mut ffmpeg = Command::new("ffmpeg");
+    ffmpeg.args(["-v", "error", "-framerate", "10", "-loop", "1", "-t", "4", "-i"]).arg(picture);
+    ffmpeg.args(["-vf", filter, "-c:v", "ffv1", &film]);
+    assert!(ffmpeg.status().unwrap().success());
+    film
+}
+
+/// A camera that sees the film once, with these lines and zones.
+fn config(film: &str, rules: &str) -> String {
+    format!(
+        "[engine]\nbackend = \"rten\"\n[device]\nname = \"gate\"\n[[model]]\nname = \"objects\"\npath = \"{{model}}\"\nscore_threshold = 0.3\n\
+         [[camera]]\nname = \"door\"\n[camera.source]\ntype = \"video\"\nurl = {film:?}\nrepeat = false\npace = \"fastest\"\n\
+         [camera.track]\nclasses = [\"person\"]\n{rules}\
+         [[sink]]\nname = \"frames\"\ntype = \"file\"\npath = \"{{dir}}/frames.jsonl\"\nmessages = [\"frames\"]\n\
+         [[sink]]\nname = \"events\"\ntype = \"file\"\npath = \"{{dir}}/events.jsonl\"\nmessages = [\"events\"]\n"
+    )
+}
+
+const RULES: &str = "[[camera.line]]\nname = \"middle\"\npoints = [[0.5, 0.0], [0.5, 1.0]]\nsides = [\"east\", \"west\"]\n\
+    [[camera.line]]\nname = \"beside\"\npoints = [[0.5, 0.0], [0.5, 0.5]]\n\
+    [[camera.zone]]\nname = \"left\"\npolygon = [[0, 0], [240, 0], [240, 256], [0, 256]]\nframe_size = [480, 256]\n\
+    occupancy = { at_least = 1, lasting = \"0.5 s\" }\n\
+    [[camera.zone]]\nname = \"cars\"\nclasses = [\"car\"]\n";
+
+/// Rule, kind, phase and side of each event.
+fn told(events: &[Value]) -> Vec<String> {
+    let word = |event: &Value, key: &str| event[key].as_str().unwrap_or_default().to_owned();
+    let told =
+        |event| ["rule", "kind", "phase", "to", "reason"].map(|key| word(event, key)).join(" ").trim_end().to_owned();
+    events.iter().map(told).collect()
+}
+
+#[test]
+fn a_walk_to_the_left_and_back_is_two_crossings_and_a_visit() {
+    let folder = tempfile::tempdir().unwrap();
+    let film = film(folder.path());
+    let ended = Daemon::start(&config(&film, RULES)).finish();
+    assert!(ended.status.success(), "{}", ended.log);
+    let (events, frames) = (ended.daemon.messages("events.jsonl"), ended.daemon.messages("frames.jsonl"));
+    assert_eq!(frames.len(), 40);
+    assert!(frames.iter().all(|frame| frame["schema"] == "visiond/1"));
+    assert_eq!(
+        told(&events),
+        [
+            "middle line moment west",
+            "left zone begin",
+            "left occupancy begin",
+            "middle line moment east",
+            "left zone end  over",
+            "left occupancy end  over",
+        ]
+    );
+    events.iter().for_each(assert_valid);
+    let tracks: Vec<_> = events.iter().filter_map(|event| event["track"].as_u64()).collect();
+    assert_eq!(tracks, [1; 4], "of one person; a count has no track");
+    assert_eq!([&events[1]["event"], &events[2]["event"]], [&events[4]["event"], &events[5]["event"]]);
+    assert_eq!((&events[0]["totals"]["begun"], &events[1]["totals"]["inside"]), (&1.into(), &1.into()));
+    assert_eq!((&events[0]["label"], &events[2]["count"]), (&"person".into(), &1.into()));
+    // The film has a second at each end and in its middle to settle, so the crossing is at the middle of each half.
+    let at = |event: &Value| event["sequence"].as_u64().unwrap();
+    assert!((5..=18).contains(&at(&events[0])) && (25..=38).contains(&at(&events[3])), "{:?}", told(&events));
+    let log = ended.log;
+    assert!(!log.contains("WARN") && !log.contains("ERROR"), "{log}");
+}
+
+#[test]
+fn an_event_that_is_under_way_ends_with_the_daemon_its_rule_and_its_tracks() {
+    let folder = tempfile::tempdir().unwrap();
+    let film = film(folder.path());
+    let broker = Mosquitto::start();
+    let mqtt = format!("[[sink]]\ntype = \"mqtt\"\nurl = \"mqtt://127.0.0.1:{}\"\n", broker.port);
+    let with = |zones: &str| {
+        let config = config(&film, zones).replace("repeat = false", "repeat = true").replace("fastest", "realtime");
+        format!("{config}{mqtt}")
+    };
+    let whole = |name: &str| format!("[[camera.zone]]\nname = \"{name}\"\nhold = \"10 s\"\n");
+    let reader = broker.reader("visiond/gate/cameras/door/#", &["-q", "1"]);
+    let mut daemon = Daemon::start(&with(&whole("here")));
+    let seen = |daemon: &Daemon, wanted: &str| told(&daemon.messages("events.jsonl")).iter().any(|told| told == wanted);
+    daemon.wait_until("a visit", |daemon| seen(daemon, "here zone begin"));
+    daemon.reconfigure(&with(&whole("there")));
+    daemon.wait_until("its end, and another", |daemon| {
+        seen(daemon, "here zone end  rule_removed") && seen(daemon, "there zone begin")
+    });
+    daemon.reconfigure(&with(&whole("there")).replace(
+        "classes = [\"person\"]\n",
+        "classes = [\"person\"]\n[[camera.privacy]]\npolygon = [[0, 0], [0.01, 0], [0.01, 0.01]]\n",
+    ));
+    daemon.wait_until("the end of the old tracks, and new ones", |daemon| {
+        let told = told(&daemon.messages("events.jsonl"));
+        told.iter().filter(|told| **told == "there zone begin").count() == 2
+    });
+    assert!(seen(&daemon, "there zone end  camera_gone"));
+    let ended = daemon.terminate();
+    let events = ended.daemon.messages("events.jsonl");
+    assert_eq!(told(&events).last().unwrap(), "there zone end  shutdown");
+    let begun: Vec<_> = events.iter().filter(|event| event["phase"] == "begin").map(|event| &event["event"]).collect();
+    let over: Vec<_> = events.iter().filter(|event| event["phase"] == "end").map(|event| &event["event"]).collect();
+    assert_eq!(begun, over);
+    events.iter().for_each(assert_valid);
+    let heard = || reader.under("/events").iter().map(Message::json).collect::<Vec<_>>();
+    wait_until("the events at the broker", || heard().len() >= events.len());
+    assert_eq!(heard(), events);
+    assert!(broker.retained("visiond/gate/cameras/door/events").is_empty());
+}
