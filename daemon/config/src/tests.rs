@@ -398,6 +398,11 @@ fn models_on_detections_are_named_by_no_camera_and_are_no_circle() {
             "models \"plates\", \"text\" run on each other's detections: remove `on` of one of them",
         ),
         (
+            vec![("plates", "on = \"text\""), on("on = \"plates\"")],
+            "model = \"plates\"",
+            "models \"plates\", \"text\" run on each other's detections: remove `on` of one of them",
+        ),
+        (
             vec![cars, plates, text, ("digits", "on = \"text\""), ("more", "on = \"digits\"")],
             "",
             "model \"digits\" is on a fourth level, \"cars\", \"plates\", \"text\", \"digits\": at most 3 are possible; remove a level",
@@ -1237,6 +1242,27 @@ fn a_mask_over_the_whole_frame_is_a_warning() {
     let findings = report.into_findings(Path::new("visiond.toml"), &text);
     assert_eq!(findings.len(), 1);
     assert_eq!(findings[0].message, "this mask covers the whole frame, so the model sees nothing: make it smaller");
+}
+
+#[test]
+fn results_that_stay_valid_without_tracks_are_a_warning() {
+    let model = |name: &str, keys: &str| format!("[[model]]\nname = \"{name}\"\npath = \"{name}.onnx\"\n{keys}\n");
+    let camera = |keys: &str| format!("[[camera]]\nname = \"c\"\nsource.type = \"pattern\"\n{keys}\n");
+    let cars = model("cars", "");
+    let plates = model("plates", "on = \"cars\"\nrefresh = \"2 s\"");
+    let no_tracks = "9:11 `refresh` has no effect, because no camera tracks the objects of \"cars\": add `[camera.track]` to a camera \
+                     whose first model it is, or remove `refresh`";
+    assert_eq!(warnings(&format!("{cars}{plates}{}", camera(""))), [no_tracks]);
+    assert!(warnings(&format!("{cars}{plates}{}", camera("track = {}"))).is_empty());
+    assert!(warnings(&format!("{cars}{plates}{}", camera("models = [\"cars\"]\ntrack = {}"))).is_empty());
+    let people = model("people", "");
+    let second = camera("models = [\"people\", \"cars\"]\ntrack = {}");
+    assert_eq!(warnings(&format!("{cars}{plates}{people}{second}")), [no_tracks]);
+    let letters = model("letters", "on = \"plates\"\nrefresh = \"2 s\"");
+    assert_eq!(
+        warnings(&format!("{cars}{plates}{letters}{}", camera("track = {}"))),
+        ["14:11 `refresh` has no effect on the detections of \"plates\", which have no tracks: remove it"]
+    );
 }
 
 /// The first sentence about a camera with tracks and these lines and zones; empty if they are right.

@@ -50,7 +50,9 @@ pub fn check(config: &Read<Config>, diagnostics: &mut Diagnostics) {
     let mut checks = Checks(diagnostics);
     models.iter().for_each(|model| checks.waits_for_a_batch(model));
     let names = checks.names("model", models.iter().map(|model| &model.name));
-    let models = checks.cascades(models, names);
+    let names = checks.cascades(models, names);
+    checks.refreshes(models, cameras, &names);
+    let models = names;
     let names = checks.names("camera", cameras.iter().map(|camera| &camera.name));
     for (camera, span) in config.cameras.items() {
         checks.model_of_camera(camera, span, &models);
@@ -249,7 +251,34 @@ impl Checks<'_> {
             models.iter().for_each(|model| self.levels_of(model, &names.crop_models));
         }
         names.names.retain(|name| names.crop_models.iter().all(|[one, _]| one != name));
+        // If all are in circles, which is reported, any may be meant to be for cameras.
+        names.complete &= !names.names.is_empty() || names.crop_models.is_empty();
         names
+    }
+
+    /// Warns of results that are to stay valid for detections without tracks.
+    fn refreshes(&mut self, models: &[Read<ModelConfig>], cameras: &[Read<CameraConfig>], names: &Names<'_>) {
+        for model in models {
+            let (Some((_, span)), Some(on)) = (model.refresh.set(), model.on.value.as_deref()) else { continue };
+            // A camera tracks the objects of its first model.
+            let first = |camera: &Read<CameraConfig>| {
+                let listed = camera.models.value.as_deref().and_then(<[_]>::first);
+                let only = || names.names.first().filter(|_| names.names.len() == 1);
+                let name = listed.map_or(camera.model.value.as_deref(), |model| model.name.value.as_deref());
+                name.or_else(|| only().copied()) == Some(on)
+            };
+            let message = if names.crop_models.iter().any(|[name, _]| *name == on) {
+                format!("`refresh` has no effect on the detections of \"{on}\", which have no tracks: remove it")
+            } else if !cameras.iter().any(|camera| camera.track.place.is_set() && first(camera)) {
+                format!(
+                    "`refresh` has no effect, because no camera tracks the objects of \"{on}\": add `[camera.track]` to a camera whose \
+                     first model it is, or remove `refresh`"
+                )
+            } else {
+                continue;
+            };
+            self.0.warning(span, message);
+        }
     }
 
     /// Checks that a model is not on its own detections, and not on a fourth level.
