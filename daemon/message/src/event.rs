@@ -17,6 +17,14 @@ pub fn event_topic(camera: &str) -> Arc<str> {
     format!("{camera}{MARK}").into()
 }
 
+/// Returns what a topic has, for the log: `messages of camera door`, `events of camera door`.
+pub fn describe_topic(topic: &str) -> String {
+    match camera_of_events(topic) {
+        Some(camera) => format!("events of camera {camera}"),
+        None => format!("messages of camera {topic}"),
+    }
+}
+
 /// Returns the camera of a topic of events; `None` for a topic of frames.
 pub fn camera_of_events(topic: &str) -> Option<&str> {
     topic.strip_suffix(MARK)

@@ -10,7 +10,9 @@ pub mod status;
 pub mod testing;
 mod values;
 
-pub use self::event::{EVENT_SCHEMA, EventMessage, EventPhase, EventTotals, camera_of_events, event_topic};
+pub use self::event::{
+    EVENT_SCHEMA, EventMessage, EventPhase, EventTotals, camera_of_events, describe_topic, event_topic,
+};
 pub use self::message::{
     BoxMessage, DetectionMessage, KeypointMessage, MaskMessage, Message, MessageFrame, MessageModel, OrientedMessage,
     RleMessage, SCHEMA, Timings, TrackMessage, TrackMessageState, mask_bytes, topic,

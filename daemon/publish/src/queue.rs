@@ -137,24 +137,17 @@ impl WaitingMessages {
         Some(message)
     }
 
-    /// Drops the oldest message of a frame, or of an event if there are only events, which come once.
-    fn drop_oldest(&mut self) {
-        let place = self.messages.iter().position(|message| message.frame().is_some()).unwrap_or(0);
-        if let Some(message) = self.messages.remove(place) {
-            self.removed(&message);
-        }
-    }
-
-    /// Drops the oldest message of the camera that has the most bytes, so that a camera with large messages does not push out the
-    /// others' small ones.
-    fn drop_of_largest(&mut self) {
-        let Some((camera, _)) = self.cameras.iter().max_by_key(|(_, bytes)| *bytes) else { return };
-        let of_camera = |message: &&Arc<Published>| message.camera() == camera;
-        let place = self.messages.iter().position(|message| of_camera(&message) && message.frame().is_some());
-        let place = place.or_else(|| self.messages.iter().position(|message| of_camera(&message)));
-        if let Some(message) = place.and_then(|place| self.messages.remove(place)) {
-            self.removed(&message);
-        }
+    /// Drops the oldest message of a frame; returns `false` if only events wait. With `of_largest`, one of the camera that has the most
+    /// bytes, so that a camera with large messages does not push out the others' small ones.
+    fn drop_frame(&mut self, of_largest: bool) -> bool {
+        let largest = self.cameras.iter().max_by_key(|(_, bytes)| *bytes).filter(|_| of_largest);
+        let is_largest = |message: &Published| largest.is_some_and(|(camera, _)| message.camera() == camera);
+        let is_frame = |message: &Published| message.frame().is_some();
+        let place = self.messages.iter().position(|message| is_frame(message) && is_largest(message));
+        let place = place.or_else(|| self.messages.iter().position(|message| is_frame(message)));
+        let dropped = place.and_then(|place| self.messages.remove(place));
+        dropped.iter().for_each(|message| self.removed(message));
+        dropped.is_some()
     }
 
     fn removed(&mut self, message: &Published) {
@@ -179,21 +172,26 @@ pub struct TooLarge {
 }
 
 impl QueueState {
-    /// Makes room for a message of this size; returns `false` if it must wait or be dropped.
-    fn make_room(&mut self, bytes: usize, counters: &Counters) -> bool {
+    /// Makes room for a message; returns `false` if it must wait or be dropped.
+    ///
+    /// An event comes once, so it takes the place of a frame. It does not wait: the lane that it comes from waits with its next frame.
+    fn make_room(&mut self, message: &Published, counters: &Counters) -> bool {
+        let (bytes, is_event) = (message.about_bytes(), message.frame().is_none());
         loop {
             let full = self.waiting.messages.len() >= self.capacity;
             let full_bytes = self.waiting.bytes + bytes > self.capacity_bytes;
             if !full && !full_bytes || self.waiting.messages.is_empty() {
                 return true;
             }
-            if self.when_full != WhenFull::DropOldest {
+            let is_dropped = match self.when_full {
+                WhenFull::Block => return is_event,
+                WhenFull::DropNewest => is_event && self.waiting.drop_frame(!full),
+                WhenFull::DropOldest => {
+                    self.waiting.drop_frame(!full) || is_event && self.waiting.pop_front().is_some()
+                }
+            };
+            if !is_dropped {
                 return false;
-            }
-            if full {
-                self.waiting.drop_oldest()
-            } else {
-                self.waiting.drop_of_largest()
             }
             Counters::add(&counters.dropped_full, 1);
         }
@@ -256,7 +254,7 @@ impl Queue {
                 return None;
             }
         }
-        while inner.deadline.is_none() && !inner.dead && !inner.make_room(bytes, &self.counters) {
+        while inner.deadline.is_none() && !inner.dead && !inner.make_room(message, &self.counters) {
             if inner.when_full == WhenFull::Block && !self.stop.is_raised() {
                 waits();
                 // Bounded, because raising `stop` does not wake a condition variable.
@@ -417,7 +415,7 @@ impl Queue {
         };
         for message in due {
             // With `block` the lane has already continued, and each camera has at most one such message.
-            if inner.make_room(message.about_bytes(), &self.counters) || inner.when_full == WhenFull::Block {
+            if inner.make_room(&message, &self.counters) || inner.when_full == WhenFull::Block {
                 inner.waiting.push_back(message);
                 Counters::add(&self.counters.queued, 1);
             } else {
@@ -487,20 +485,34 @@ mod tests {
     #[test]
     fn an_event_outlasts_frames_and_no_rate_limits_it() {
         let stop = Stop::new().unwrap();
-        let queue = Queue::of(&SinkConfig { queue: 3, max_rate: Some(0.001), ..SinkConfig::default() }, &stop);
-        let event = |sequence| {
+        let event = |queue: &Queue, sequence| {
             let event = EventMessage { camera: "door".into(), sequence, ..EventMessage::default() };
             queue.push(&Arc::new(Published::of_event(event)), || ());
         };
+        let queue = Queue::of(&SinkConfig { queue: 3, max_rate: Some(0.001), ..SinkConfig::default() }, &stop);
         push(&queue, 0);
-        (1..3).for_each(event);
-        // Waits for its turn, in an hour.
+        (1..3).for_each(|sequence| event(&queue, sequence));
+        // Waits for its turn, for most of an hour.
         push(&queue, 3);
-        event(4);
-        assert_eq!(rest(&queue), [1, 2, 4], "the frame makes room");
-        (5..9).for_each(event);
+        event(&queue, 4);
+        assert_eq!(rest(&queue), [1, 2, 4], "the frame made room");
+        (5..9).for_each(|sequence| event(&queue, sequence));
         assert_eq!(rest(&queue), [6, 7, 8], "there is no frame");
         assert_eq!(counts(&queue), [8, 6, 2, 0, 0]);
+        for (when_full, kept, dropped) in [
+            (WhenFull::DropOldest, vec![10, 11, 12], 3),
+            (WhenFull::DropNewest, vec![10, 11, 12], 3),
+            // It neither waits nor is lost, although there is no room.
+            (WhenFull::Block, vec![0, 1, 10, 11, 12], 0),
+        ] {
+            let queue = Queue::of(&SinkConfig { queue: 3, when_full, ..SinkConfig::default() }, &stop);
+            (0..2).for_each(|sequence| push(&queue, sequence));
+            (10..13).for_each(|sequence| event(&queue, sequence));
+            if when_full != WhenFull::Block {
+                push(&queue, 2);
+            }
+            assert_eq!((rest(&queue), counts(&queue)[2]), (kept, dropped), "{when_full:?}");
+        }
     }
 
     const MIB: usize = 1 << 20;

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use futures_util::FutureExt;
 use visiond_config::types::SinkConfig;
-use visiond_message::camera_of_events;
+use visiond_message::describe_topic;
 use visiond_system::backoff::{Backoff, RateLimit};
 use visiond_system::outage::IfUnusable;
 use visiond_telemetry::trace;
@@ -342,11 +342,7 @@ impl<'q, C: BrokerClient> SinkLoop<'q, C> {
         let Some(first) = taken.first() else { return };
         self.moved = Instant::now();
         if self.refused.refuse(&first.camera, number, reason, self.moved) {
-            let (what, camera) = match camera_of_events(&first.camera) {
-                Some(camera) => ("events", camera),
-                None => ("messages", &*first.camera),
-            };
-            log::error!("sink {}: {reason}; the {what} of camera {camera} wait", self.name);
+            log::error!("sink {}: {reason}; the {} wait", self.name, describe_topic(&first.camera));
         }
         self.hold(taken);
         self.report_connected(true);
@@ -390,7 +386,7 @@ impl<'q, C: BrokerClient> SinkLoop<'q, C> {
             }
         }
         for camera in self.refused.accepted() {
-            log::info!("sink {}: the broker accepts the messages of camera {camera} again", self.name);
+            log::info!("sink {}: the broker accepts the {} again", self.name, describe_topic(&camera));
             self.report_connected(true);
         }
         self.report_refused();

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use futures_util::FutureExt;
 use tokio::task::JoinHandle;
 use visiond_config::types::SinkConfig;
+use visiond_message::describe_topic;
 use visiond_message::status::SpoolCounts;
 use visiond_system::backoff::RateLimit;
 use visiond_system::outage::{IfUnusable, Outage, explain};
@@ -192,10 +193,10 @@ impl SpoolWriter {
         let fits = bytes as u64 <= limit;
         if !fits && self.too_large.pass(Instant::now()).is_some() {
             log::error!(
-                "sink {}: a message of camera {} has {bytes} bytes, the spool holds {limit}: dropped; raise spool_bytes, or \
-                 lower max_detections",
+                "sink {}: one of the {} has {bytes} bytes, the spool holds {limit}: dropped; raise spool_bytes, or lower \
+                 max_detections",
                 self.name,
-                message.camera
+                describe_topic(&message.camera)
             );
         }
         fits
