@@ -8,7 +8,7 @@ use crate::object::{Anchor, Filter};
 /// Points that a line or zone may have.
 pub const MOST_POINTS: usize = 1000;
 /// Rules that a scene may have.
-pub const MOST_RULES: usize = 128;
+pub const MOST_RULES: usize = 256;
 
 /// What a rule looks for. Distances are in pixels of the frame.
 #[derive(Debug, Clone, PartialEq)]

@@ -462,7 +462,10 @@ impl Pipeline {
                 let tracking = camera.track.clone().map(|settings| {
                     let new = || Arc::new(Mutex::new(CameraTracks::new(Arc::clone(&self.outlet.track_ids))));
                     let tracks = Arc::clone(record.tracks.get_or_insert_with(new));
-                    tracks.lock().change_settings();
+                    // A lane that waits for a sink may hold them. It then compares the classes with those of the model later.
+                    if let Some(mut tracks) = tracks.try_lock_for(JOIN_TIMEOUT) {
+                        tracks.change_settings();
+                    }
                     (settings, tracks)
                 });
                 let names: Vec<_> = camera.models.iter().map(|model| Arc::clone(&model.name)).collect();

@@ -17,6 +17,9 @@ use crate::outlet::Outlet;
 /// Separates the name of a zone from what a rule reports of it. No name has this character.
 pub const PART: char = '/';
 
+/// No model has a class of this number.
+const NO_CLASS: u32 = u32::MAX;
+
 /// A line, or one thing to report about a zone. Points are fractions of the frame, distances are in its pixels.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RuleSettings {
@@ -27,8 +30,8 @@ pub struct RuleSettings {
 }
 
 impl RuleSettings {
-    /// Returns the rule for frames of this size and a model with these labels; `None` if the model has none of its classes.
-    fn rule(&self, [width, height]: [u32; 2], labels: &[Arc<str>]) -> Option<Rule> {
+    /// Returns the rule for frames of this size and a model with these labels. It sees nothing if the model has none of its classes.
+    fn rule(&self, [width, height]: [u32; 2], labels: &[Arc<str>]) -> Rule {
         let mut rule = self.rule.clone();
         let scale = |points: &mut Vec<[f32; 2]>| {
             points.iter_mut().for_each(|[x, y]| (*x, *y) = (*x * width as f32, *y * height as f32));
@@ -39,13 +42,20 @@ impl RuleSettings {
             Kind::WrongWay { direction: [x, y], .. } => (*x, *y) = (*x * width as f32, *y * height as f32),
             _ => {}
         }
-        let id_of = |class: &String| match labels.iter().position(|label| **label == **class) {
-            Some(class_id) => Some(class_id as u32),
-            // A class without a name has its number as its label.
-            None => class.parse().ok().filter(|&class_id: &u32| labels.get(class_id as usize).is_none()),
-        };
-        rule.filter.classes = self.classes.iter().filter_map(id_of).collect();
-        (self.classes.is_empty() || !rule.filter.classes.is_empty()).then_some(rule)
+        rule.filter.classes = self.classes_of(labels);
+        if rule.filter.classes.is_empty() && !self.classes.is_empty() {
+            rule.filter.classes.push(NO_CLASS);
+        }
+        rule
+    }
+
+    /// Returns the numbers of its classes.
+    fn classes_of(&self, labels: &[Arc<str>]) -> Vec<u32> {
+        let has = |label: &str| self.classes.iter().any(|class| **class == *label);
+        let named = labels.iter().enumerate().filter(|(_, label)| has(label)).map(|(class_id, _)| class_id as u32);
+        // A class without a name has its number as its label.
+        let numbers = self.classes.iter().filter_map(|class| class.parse().ok());
+        named.chain(numbers.filter(|&class_id: &u32| labels.get(class_id as usize).is_none())).collect()
     }
 }
 
@@ -85,7 +95,7 @@ impl CameraRules {
         }
         let LaneResult { frame, model, detections, .. } = result;
         let size = [frame.width, frame.height];
-        if !Arc::ptr_eq(&self.settings, settings) || self.size != size || self.scene.is_none() {
+        if !Arc::ptr_eq(&self.settings, settings) || self.size != size {
             self.change(settings, size, &model.labels, (camera, outlet));
         }
         let Some(scene) = &mut self.scene else { return };
@@ -120,8 +130,11 @@ impl CameraRules {
         to: (&Arc<str>, &Outlet),
     ) {
         self.settings = Arc::clone(settings);
-        let rules: Vec<_> = settings.iter().filter_map(|settings| settings.rule(size, labels)).collect();
-        for settings in settings.iter().filter(|settings| settings.rule(size, labels).is_none()) {
+        let rules: Vec<_> = settings.iter().map(|settings| settings.rule(size, labels)).collect();
+        let sees_nothing = |settings: &&RuleSettings| {
+            !settings.classes.is_empty() && !labels.is_empty() && settings.classes_of(labels).is_empty()
+        };
+        for settings in settings.iter().filter(sees_nothing) {
             let (camera, name, classes) = (to.0, &settings.rule.name, &settings.classes);
             log::warn!(
                 camera:% = camera;
@@ -129,6 +142,8 @@ impl CameraRules {
                  `classes`"
             );
         }
+        // What ends now is not in this frame.
+        self.objects.clear();
         let same_size = std::mem::replace(&mut self.size, size) == size;
         let changed = match self.scene.as_mut().filter(|_| same_size) {
             Some(scene) => scene.replace(rules, &mut self.events),
@@ -137,14 +152,15 @@ impl CameraRules {
                     scene.finish(EndReason::CameraGone, &mut self.events);
                     self.publish(labels, to);
                 }
+                self.scene = None;
                 self.events.clear();
                 Scene::new(size, rules, Arc::clone(&to.1.event_ids)).map(|scene| self.scene = Some(scene))
             }
         };
         match changed {
             Ok(()) => self.publish(labels, to),
-            // `check` reports all that can be wrong, except for a polygon that is too flat for a small frame.
-            Err(error) => log::error!("camera {}: its lines and zones stay as they were: {error}: correct them", to.0),
+            // `check` reports all that can be wrong, except for points that are the same pixel of a small frame.
+            Err(error) => log::error!("camera {}: its lines and zones report nothing new: {error}: correct them", to.0),
         }
     }
 
@@ -160,7 +176,9 @@ impl CameraRules {
                 let Kind::Line { sides, .. } = &line.rule.kind else { return None };
                 sides.iter().position(|side| side == to)
             });
-            let counters = scene.counters().find(|(name, _)| **name == event.rule).map(|(_, counters)| counters);
+            // A changed rule counts from 0, and a removed one has no counts.
+            let counters = scene.counters().filter(|_| event.reason != Some(EndReason::RuleRemoved));
+            let counters = { counters }.find(|(name, _)| **name == event.rule).map(|(_, counters)| counters);
             let totals = counters.map(|counters| match side {
                 Some(side) => EventTotals { begun: counters.crossed_to[side], inside: None },
                 None => EventTotals { begun: counters.begun, inside: Some(counters.inside) },

@@ -137,13 +137,36 @@ fn classes_are_labels_of_the_model_and_parts_of_a_zone_have_its_name() {
     let only =
         |name: &str, kind: Kind, class: &str| RuleSettings { classes: vec![class.into()], ..rule(name, kind, &[]) };
     let dwell = Kind::Dwell { time: Duration::from_millis(300) };
-    let rules: Arc<[_]> =
-        Arc::new([only("a", Kind::Zone, "car"), only("b/dwell", dwell, "person"), only("c", Kind::Zone, "bicycle")]);
+    let mut without = rule("d", Kind::Zone, &[]);
+    without.rule.unless = vec!["c".into()];
+    let rules: Arc<[_]> = Arc::new([
+        only("a", Kind::Zone, "car"),
+        only("b/dwell", dwell, "person"),
+        // The model has no such class, and others may depend on it.
+        only("c", Kind::Zone, "bicycle"),
+        without,
+    ]);
     walk.walk(6, &rules);
-    assert_eq!(walk.told(), ["b dwell Begin"]);
+    assert_eq!(walk.told(), ["d zone Begin", "b dwell Begin"]);
     // The same numbers mean something else.
     walk.model.labels.swap(0, 1);
     walk.rules.take_model();
     walk.walk(6, &rules);
     assert_eq!(walk.told(), ["b dwell End rule_removed", "a zone Begin"]);
+}
+
+#[test]
+fn rules_that_do_not_fit_the_frame_report_nothing_and_come_back_with_another_size() {
+    let mut walk = Walk::new();
+    // Two pixels of a frame of 640, one point of a frame of 1.
+    let line = Kind::Line { points: vec![[0.25, 0.0], [0.2501, 0.0]], sides: ["a".into(), "b".into()] };
+    let rules: Arc<[_]> = Arc::new([rule("line", line, &[]), rule("all", Kind::Zone, &[])]);
+    walk.walk(5, &rules);
+    assert_eq!(walk.told(), ["all zone Begin"]);
+    walk.size = (1, 1);
+    walk.walk(5, &rules);
+    assert_eq!(walk.told(), ["all zone End camera_gone"]);
+    walk.size = (640, 480);
+    walk.walk(5, &rules);
+    assert_eq!(walk.told(), ["all zone Begin"]);
 }
