@@ -1304,7 +1304,7 @@ fn lines_and_zones_that_cannot_work_are_reported() {
             zone("dock", "only_while = [\"yrd\"]") + &zone("yard", ""),
             "no zone of the camera reports \"yrd\": did you mean \"yard\"?",
         ),
-        (zone("z", "only_while = [\"z/dwell\"]"), "no zone of the camera reports \"z/dwell\""),
+        (zone("z", "only_while = [\"b/dwell\"]") + &zone("b", ""), "no zone of the camera reports \"b/dwell\""),
         (zone("z", "only_while = [\"z\"]"), "zone \"z\" depends on itself"),
         (zone("a", "unless = [\"b\"]") + &zone("b", "unless = [\"a\"]"), "zone \"a\" depends on itself"),
         (line("points = [[0, 0], [1, 1]]\nunless = [\"l\"]"), "no zone of the camera reports \"l\""),
@@ -1312,6 +1312,17 @@ fn lines_and_zones_that_cannot_work_are_reported() {
         let found = rule_error(&rules);
         assert!(found.contains(wanted) && found.is_empty() == wanted.is_empty(), "{rules}: {found}, wanted {wanted}");
     }
+    let slow = format!(
+        "{MODEL}[[camera]]\nname = \"c\"\nsource.type = \"pattern\"\nmax_fps = 0.5\ntrack = {{}}\n{}{}",
+        zone("z", ""),
+        zone("longer", "hold = \"6 s\"")
+    );
+    assert_eq!(
+        warnings(&slow),
+        [
+            "10:8 \"z\" sees nothing: a frame comes every 2 s, and `hold` is 1 s: raise `hold` to three times the interval"
+        ]
+    );
     let untracked = format!("{MODEL}[[camera]]\nname = \"c\"\nsource.type = \"pattern\"\n{}", zone("z", ""));
     let found = sentences(&untracked);
     assert!(found.len() == 1 && found[0].contains("lines and zones need tracks"), "{found:?}");

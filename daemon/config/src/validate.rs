@@ -490,6 +490,26 @@ impl Checks<'_> {
                 self.error(&zone.visits.place, "this zone reports nothing: remove `visits`, or add what to report");
             }
         }
+        let interval = match &camera.source.value {
+            Some(SourceRead::Snapshot(still)) => still.interval.value,
+            _ => None,
+        };
+        let paced = camera.max_fps.value.map(|rate| Duration::from_secs_f64(1.0 / rate));
+        if let Some(interval) = interval.max(paced) {
+            let holds = lines.iter().map(|line| (&line.name, &line.hold));
+            for (name, hold) in holds.chain(zones.iter().map(|zone| (&zone.name, &zone.hold))) {
+                if let (Some((name, span)), Some(hold)) = (name.set(), hold.value)
+                    && hold <= interval
+                {
+                    let message = format!(
+                        "\"{name}\" sees nothing: a frame comes every {} s, and `hold` is {} s: raise `hold` to three times the interval",
+                        interval.as_secs_f64(),
+                        hold.as_secs_f64()
+                    );
+                    self.0.warning(span, message);
+                }
+            }
+        }
         self.conditions(lines, zones);
     }
 
