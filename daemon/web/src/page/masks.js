@@ -28,18 +28,32 @@ function table({ kind, points, others }) {
   return [`[[camera.${kind.table}]]`, ...[[kind.key, points], ...set].map(([key, value]) => `${key} = ${toml(value)}`)].join('\n');
 }
 
+function note(words) {
+  write(byId('masks-note'), words);
+  show(byId('masks-note'), Boolean(words));
+}
+
+const text = (masks) => masks.map(table).join('\n\n');
+
 export class Masks {
   #name = null;
   #cameras = [];
   /** What was drawn on each camera. */
   #drafts = new Map();
+  /** What the configuration had when that was loaded. */
+  #loaded = new Map();
+  /** Counts loads and edits, so that an answer that comes late changes nothing. */
+  #turn = 0;
   #mask = null;
   #error = '';
   #list = byId('masks-list');
   #open = byId('masks-open');
   #adders = KINDS.map((kind) => button(`Add ${kind.title.toLowerCase()}`, () => this.#add(kind)));
   #drawing = new Drawing({
-    changed: (words) => this.#show(words),
+    changed: (words) => {
+      this.#turn += 1;
+      this.#show(words);
+    },
     choose: (mask) => this.#choose(mask),
     leave: () => this.#list.querySelector('[aria-pressed=true]').focus(),
   });
@@ -47,7 +61,7 @@ export class Masks {
   constructor() {
     this.#open.addEventListener('click', () => this.#toggle(byId('masks').hidden));
     byId('masks-close').addEventListener('click', () => this.#toggle(false));
-    byId('masks-load').addEventListener('click', () => this.#load());
+    byId('masks-load').addEventListener('click', () => this.#load(true));
     byId('masks-point').addEventListener('click', () => this.#drawing.remove());
     byId('masks-add').prepend(...this.#adders);
     byId('masks-copy').addEventListener('click', ({ target }) => {
@@ -64,6 +78,7 @@ export class Masks {
     if (name === this.#name) return;
     this.#name = name;
     this.#toggle(false, false);
+    this.status({ cameras: this.#cameras });
   }
 
   status({ cameras }) {
@@ -78,30 +93,40 @@ export class Masks {
   }
 
   #toggle(open, focus = true) {
+    if (open && this.#open.disabled) return;
     show(byId('masks'), open);
-    show(byId('masks-note'), false);
+    note('');
     attribute(this.#open, 'aria-expanded', String(open));
     this.#mask = open ? this.#masks[0] ?? null : null;
-    if (open && !this.#drafts.has(this.#name)) this.#load();
+    if (open) this.#load();
     if (open) this.status({ cameras: this.#cameras });
     this.#show();
     if (focus) (open ? byId('masks-title') : this.#open).focus();
   }
 
-  /** Takes the masks of the configuration in force. */
-  async #load() {
+  /** Takes the masks of the configuration in force, unless others were drawn and `instead` is not set. */
+  async #load(instead = false) {
     const name = this.#name;
+    const turn = (this.#turn += 1);
     const answer = await ask('api/v1/config').catch(() => null);
     const camera = answer?.body?.camera?.find((each) => each.name === name);
-    show(byId('masks-note'), !camera);
+    if (turn !== this.#turn || name !== this.#name) return;
+    note(camera ? '' : 'Cannot load the masks of the configuration: load them again.');
     if (!camera) return;
     const read = (kind, table) => {
       const sides = table.frame_size ?? [1, 1];
       const others = Object.fromEntries(Object.entries(kind.others).map(([key, value]) => [key, table[key] ?? value]));
       return { kind, points: table[kind.key].map((point) => point.map((part, axis) => fraction(part, sides[axis]))), others };
     };
-    this.#drafts.set(name, KINDS.flatMap((kind) => (camera[kind.table] ?? []).map((table) => read(kind, table))));
-    if (name === this.#name && !byId('masks').hidden) this.#choose(this.#masks[0] ?? null);
+    const masks = KINDS.flatMap((kind) => (camera[kind.table] ?? []).map((table) => read(kind, table)));
+    const [now, before] = [text(masks), this.#loaded.get(name)];
+    if (!instead && this.#drafts.has(name) && text(this.#masks) !== before) {
+      if (now !== before) note('The configuration has other masks than when you began: load again to see them.');
+      return;
+    }
+    this.#drafts.set(name, masks);
+    this.#loaded.set(name, now);
+    if (!byId('masks').hidden) this.#choose(this.#masks[0] ?? null);
   }
 
   #choose(mask) {
@@ -110,6 +135,7 @@ export class Masks {
   }
 
   #add(kind) {
+    this.#turn += 1;
     const mask = { kind, points: kind.start.map(([...point]) => point), others: { ...kind.others } };
     const before = (each) => KINDS.indexOf(each.kind) <= KINDS.indexOf(kind);
     this.#drafts.set(this.#name, [...this.#masks.filter(before), mask, ...this.#masks.filter((each) => !before(each))]);
@@ -118,6 +144,7 @@ export class Masks {
   }
 
   #remove(mask) {
+    this.#turn += 1;
     this.#drafts.set(this.#name, this.#masks.filter((each) => each !== mask));
     this.#choose(this.#masks[0] ?? null);
     byId('masks-title').focus();
@@ -148,7 +175,7 @@ export class Masks {
     const none = `# The camera ${this.#name} has no masks: remove its tables [[camera.privacy]] and [[camera.ignore]].`;
     const ready = this.#drafts.has(this.#name);
     for (const adder of this.#adders) adder.disabled = !ready;
-    byId('masks-toml').value = wrong || !ready ? '' : masks.map(table).join('\n\n') || none;
+    byId('masks-toml').value = wrong || !ready ? '' : text(masks) || none;
     byId('masks-copy').disabled = !byId('masks-toml').value;
     byId('masks-point').disabled = !this.#mask;
     write(byId('masks-copy'), 'Copy');
@@ -160,6 +187,7 @@ export class Masks {
     const fields = Object.keys(kind.others).map((key) => (key === 'fill' ? fill : words)(key, name));
     for (const field of fields) {
       field.node.addEventListener('input', () => {
+        this.#turn += 1;
         row.mask.others = { ...row.mask.others, ...field.read() };
         this.#choose(row.mask);
       });
@@ -189,16 +217,24 @@ function fill(key, name) {
   };
 }
 
-/** A field for labels, separated by commas. */
+/** A field for labels, separated by commas; one with a comma or a quote is a JSON string. */
 function words(key, name) {
   const node = element('input', { placeholder: 'all labels', spellcheck: false, 'aria-label': `Labels of ${name.toLowerCase()}, separated by commas` });
-  const read = () => ({ [key]: node.value.split(',').map((word) => word.trim()).filter(Boolean) });
+  const label = (word) => {
+    try {
+      return String(JSON.parse(word));
+    } catch {
+      return word;
+    }
+  };
+  const parts = () => (node.value.match(/\s*"(\\.|[^"\\])*"\s*|[^,]+/g) ?? []).map((word) => word.trim()).filter(Boolean);
+  const read = () => ({ [key]: parts().map((word) => (word.startsWith('"') ? label(word) : word)) });
   return {
     node,
     read,
     // While a person types, the field keeps commas and spaces.
     write: (others) => {
-      if (!same(read()[key], others[key])) node.value = others[key].join(', ');
+      if (!same(read()[key], others[key])) node.value = others[key].map((word) => (/[,"]/.test(word) ? JSON.stringify(word) : word)).join(', ');
     },
   };
 }
