@@ -115,8 +115,13 @@ impl Polygon {
     /// Returns, for each row of a frame of this size, the spans of pixels that the polygon covers any part of, from left to right.
     /// A corner within a thousandth of a pixel of a pixel's border is taken to be on it.
     pub fn pixels(&self, width: u32, height: u32) -> Vec<Vec<Range<u32>>> {
-        let scale = |[x, y]: [f64; 2]| [x * f64::from(width), y * f64::from(height)].map(to_border);
-        let edges: Vec<_> = self.edges().map(|ends| ends.map(scale)).collect();
+        let scale = |[x, y]: [f64; 2]| [x * f64::from(width), y * f64::from(height)];
+        let exact: Vec<_> = self.edges().map(|ends| ends.map(scale)).collect();
+        let mut edges: Vec<_> = exact.iter().map(|ends| ends.map(|corner| corner.map(to_border))).collect();
+        // A polygon between two borders that both move to one would cover nothing.
+        if (0..2).any(|axis| edges.iter().all(|ends| ends[0][axis] == edges[0][0][axis])) {
+            edges = exact;
+        }
         (0..height).map(|row| spans(&edges, f64::from(row), width)).collect()
     }
 
