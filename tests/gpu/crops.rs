@@ -44,9 +44,24 @@ pub fn run(setup: &Setup, report: &mut Report) -> Result<(), Failure> {
     let engine = Engine::load(&path, &EngineOptions::default())?;
     let card = Card::from_toml(CARD, Path::new("crops.toml"))?;
     let options = DetectorOptions { max_batch: CROPS, ..DetectorOptions::default() };
-    let mut detector = Detector::new(&engine, &card, &options)?;
     let mut bare = Bare::new(&device, &engine)?;
-    let camera = Camera::new(&Memory::on(&device, MemoryKind::Mapped)?)?;
+    // Frames of the host, whose pixels cross the bus each time that they are read, and frames that are on the GPU as a decoder's are.
+    for (kind, place) in [(MemoryKind::Mapped, "the host's memory"), (MemoryKind::Managed, "the GPU's memory")] {
+        let mut detector = Detector::new(&engine, &card, &options)?;
+        let camera = Camera::new(&Memory::on(&device, kind)?)?;
+        measure(&mut detector, &mut bare, &camera, place, report)?;
+    }
+    Ok(())
+}
+
+/// Compares the detector on crops of a camera's frames, in this memory, with the bare engine.
+fn measure(
+    detector: &mut Detector,
+    bare: &mut Bare,
+    camera: &Camera,
+    place: &str,
+    report: &mut Report,
+) -> Result<(), Failure> {
     let mut noise = Noise::new(7);
     let mut best = (f64::INFINITY, 0.0, 0.0);
     let mut all = Vec::new();
@@ -90,13 +105,13 @@ pub fn run(setup: &Setup, report: &mut Report) -> Result<(), Failure> {
     let (times, ours, theirs) = best;
     report.figure(
         ROW,
-        &format!("{CROPS} crops in one run"),
+        &format!("{CROPS} crops in one run, of frames in {place}"),
         format!("<= {BOUND} times the bare engine at a batch of {CROPS}"),
         format!("{ours:.0} us, bare {theirs:.0} us: {times:.2} times; {ROUNDS} rounds: {}", all.join(", ")),
         times <= BOUND && labels == ROUNDS * BLOCKS * RUNS * CROPS,
     );
     let counts = detector.counts();
     let seen = format!("{} runs by graph, {} call by call", counts.graph_runs, counts.single_runs);
-    report.figure(ROW, "crops of any size", "one graph for all", seen, counts.single_runs <= 4);
+    report.figure(ROW, &format!("crops of any size, {place}"), "one graph for all", seen, counts.single_runs <= 4);
     Ok(())
 }
