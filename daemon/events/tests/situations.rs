@@ -685,6 +685,6 @@ fn rules_that_are_wrong_are_rejected_with_a_remedy() {
     let several = |rules: Vec<Rule>| Scene::new(SIZE, rules, Arc::default()).unwrap_err();
     assert!(matches!(several(vec![on("r", "line"), line()]), RuleError::MomentCondition { .. }));
     assert!(matches!(several(vec![on("a", "b"), on("b", "a")]), RuleError::Circle { .. }));
-    assert!(matches!(several(vec![zone(); 129]), RuleError::TooManyRules { found: 129 }));
+    assert!(matches!(several(vec![zone(); 257]), RuleError::TooManyRules { found: 257 }));
     assert!(matches!(Scene::new([0, 1], Vec::new(), Arc::default()), Err(RuleError::FrameSize { .. })));
 }
