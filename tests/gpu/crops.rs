@@ -66,6 +66,7 @@ fn measure(
     let mut best = (f64::INFINITY, 0.0, 0.0);
     let mut all = Vec::new();
     let mut labels = 0;
+    let (mut begun, mut finished, mut stages) = (Vec::new(), Vec::new(), [const { Vec::new() }; 3]);
     for _ in 0..ROUNDS {
         let (mut ours, mut theirs) = (Vec::new(), Vec::new());
         for _ in 0..BLOCKS {
@@ -81,7 +82,13 @@ fn measure(
                 }
                 let began = Instant::now();
                 let run_id = detector.begin(&views)?;
-                detector.finish(run_id)?;
+                begun.push(began.elapsed().as_secs_f64() * 1e6);
+                let timings = detector.finish(run_id)?;
+                for (all, stage) in stages.iter_mut().zip([timings.launch_us, timings.preprocess_us, timings.infer_us])
+                {
+                    all.push(stage as f64);
+                }
+                finished.push(began.elapsed().as_secs_f64() * 1e6);
                 let mut seen = Vec::new();
                 for slot in 0..CROPS {
                     detector.detections(run_id, slot, &mut seen)?;
@@ -109,6 +116,18 @@ fn measure(
         format!("<= {BOUND} times the bare engine at a batch of {CROPS}"),
         format!("{ours:.0} us, bare {theirs:.0} us: {times:.2} times; {ROUNDS} rounds: {}", all.join(", ")),
         times <= BOUND && labels == ROUNDS * BLOCKS * RUNS * CROPS,
+    );
+    let median = |of: Vec<f64>| Samples::new(of).median();
+    let [launch, preprocess, inference] = stages.map(median);
+    report.note(
+        ROW,
+        &format!("its parts, {place}"),
+        format!(
+            "launched after {launch:.0} us, frames read after {:.0}, over after {:.0}; on the GPU: preprocess {preprocess:.0}, \
+             inference {inference:.0}",
+            median(begun),
+            median(finished)
+        ),
     );
     let counts = detector.counts();
     let seen = format!("{} runs by graph, {} call by call", counts.graph_runs, counts.single_runs);
