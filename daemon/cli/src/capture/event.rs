@@ -135,11 +135,15 @@ mod tests {
 
     #[test]
     fn memory_in_use_counts_as_resident() {
-        let before = Footprint::now();
-        let memory = vec![1_u8; 64 << 20];
-        let with = Footprint::now();
-        assert!(with.resident_bytes >= before.resident_bytes + (32 << 20), "{before:?} {with:?}");
-        assert!(before.descriptors >= 3 && before.threads >= 1 && before.mappings > 10, "{before:?}");
-        assert!(std::hint::black_box(memory).len() > 1);
+        // Tests on other threads take and free memory at the same time.
+        let grows = |_| {
+            let before = Footprint::now();
+            let memory = vec![1_u8; 256 << 20];
+            let with = Footprint::now();
+            assert!(before.descriptors >= 3 && before.threads >= 1 && before.mappings > 10, "{before:?}");
+            assert!(std::hint::black_box(memory).len() > 1);
+            with.resident_bytes >= before.resident_bytes + (128 << 20)
+        };
+        assert!((0..10).any(grows));
     }
 }
