@@ -77,7 +77,7 @@ pub struct Event {
     pub reason: Option<EndReason>,
 }
 
-/// Totals of a rule since it was added or changed; they never go down, except `inside`.
+/// Totals of a rule since it was added or changed, which never go down, and `inside` and `under_way`, which are of now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counters {
     /// Events that began; for a zone, those that entered.
@@ -90,6 +90,8 @@ pub struct Counters {
     pub taken: u64,
     /// Objects inside now, whether or not conditions hold.
     pub inside: u32,
+    /// Events under way.
+    pub under_way: u32,
 }
 
 /// The events of a step, and the source of their ids.

@@ -103,8 +103,6 @@ pub(crate) struct Runner {
     area: Option<Polygon>,
     records: Vec<Record>,
     group: Group,
-    /// Events under way.
-    under_way: u32,
 }
 
 /// Whether candidates for an owner are near an object.
@@ -264,12 +262,12 @@ impl Runner {
             return Err(RuleError::NoArea { rule: name() });
         }
         let (records, group, counters) = (Vec::new(), Group::default(), Counters::default());
-        Ok(Self { rule, on: true, counters, method, sieve, area, records, group, under_way: 0 })
+        Ok(Self { rule, on: true, counters, method, sieve, area, records, group })
     }
 
     /// Whether it has an event under way.
     pub(crate) fn holds(&self) -> bool {
-        self.under_way > 0
+        self.counters.under_way > 0
     }
 
     /// Whether it keeps a parked object that its tracker has lost.
@@ -326,7 +324,7 @@ impl Runner {
         }
         let ago = now.saturating_sub(seen);
         if let Some(id) = record.event {
-            self.under_way = self.under_way.saturating_sub(1);
+            self.counters.under_way = self.counters.under_way.saturating_sub(1);
             self.counters.ended += 1;
             end(sink, id, &self.rule.name, Some(track), reason, ago);
         }
@@ -461,7 +459,7 @@ impl Runner {
 
     /// Begins, changes or ends the event of a track.
     fn report(&mut self, slot: usize, track: &Track, frame: &Frame<'_>, sink: &mut Sink<'_>) {
-        let Self { rule, counters, method, records, under_way, .. } = self;
+        let Self { rule, counters, method, records, .. } = self;
         let Some(record) = records.get_mut(slot) else { return };
         if !rule.kind.lasts() || matches!(method, Method::Count { .. }) {
             return;
@@ -470,13 +468,15 @@ impl Runner {
         match record.event {
             None if record.holds && frame.gate => {
                 let id = sink.ids.take();
-                (record.event, *under_way, counters.begun) = (Some(id), *under_way + 1, counters.begun + 1);
+                (record.event, counters.under_way, counters.begun) =
+                    (Some(id), counters.under_way + 1, counters.begun + 1);
                 if let Some(event) = sink.push(id, &rule.name, Phase::Begin, Some(track.id)) {
                     (event.ago, event.speed) = (ago, record.speed);
                 }
             }
             Some(id) if !record.holds || !frame.gate => {
-                (record.event, *under_way, counters.ended) = (None, under_way.saturating_sub(1), counters.ended + 1);
+                (record.event, counters.under_way, counters.ended) =
+                    (None, counters.under_way.saturating_sub(1), counters.ended + 1);
                 let (reason, ago) =
                     if record.holds { (EndReason::Condition, Duration::ZERO) } else { (EndReason::Over, ago) };
                 end(sink, id, &rule.name, Some(track.id), reason, ago);
@@ -490,7 +490,7 @@ impl Runner {
 
     /// Begins, changes or ends the event of a count.
     fn count(&mut self, least: u32, most: u32, lasting: Duration, frame: &Frame<'_>, sink: &mut Sink<'_>) {
-        let Self { rule, counters, group, under_way, .. } = self;
+        let Self { rule, counters, group, .. } = self;
         let count = counters.inside;
         // Nothing is known of the time without frames.
         let missing = frame.elapsed > rule.hold;
@@ -508,7 +508,7 @@ impl Runner {
         if let Some(reason) = ends
             && let Some((id, _)) = group.event.take()
         {
-            (*under_way, counters.ended) = (under_way.saturating_sub(1), counters.ended + 1);
+            (counters.under_way, counters.ended) = (counters.under_way.saturating_sub(1), counters.ended + 1);
             if let Some(event) = end(sink, id, &rule.name, None, reason, Duration::ZERO) {
                 event.count = Some(count);
             }
@@ -520,7 +520,8 @@ impl Runner {
         match &mut group.event {
             None if frame.gate && ago >= lasting => {
                 let id = sink.ids.take();
-                (group.event, *under_way, counters.begun) = (Some((id, count)), *under_way + 1, counters.begun + 1);
+                (group.event, counters.under_way, counters.begun) =
+                    (Some((id, count)), counters.under_way + 1, counters.begun + 1);
                 if let Some(event) = sink.push(id, &rule.name, Phase::Begin, None) {
                     (event.ago, event.count) = (ago, Some(count));
                 }
@@ -546,7 +547,7 @@ impl Runner {
                 event.count = Some(self.counters.inside);
             }
         }
-        self.under_way = 0;
+        self.counters.under_way = 0;
     }
 }
 

@@ -168,6 +168,14 @@ impl Scene {
         self.tracks.clear();
     }
 
+    /// Sets the totals of a rule, such as those of an earlier run, or 0; returns whether there is a rule of this name. `inside` and `under_way`
+    /// are no totals and stay.
+    pub fn set_totals(&mut self, name: &str, totals: Counters) -> bool {
+        let Some(runner) = self.runners.iter_mut().find(|runner| &*runner.rule.name == name) else { return false };
+        runner.counters = Counters { inside: runner.counters.inside, under_way: runner.counters.under_way, ..totals };
+        true
+    }
+
     /// Returns each rule's name and totals.
     pub fn counters(&self) -> impl Iterator<Item = (&Arc<str>, Counters)> {
         self.runners.iter().map(|runner| (&runner.rule.name, runner.counters))

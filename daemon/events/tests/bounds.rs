@@ -9,7 +9,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 use visiond_events::{
-    Anchor, Belonging, EndReason, Event, Filter, Kind, MOST_POINTS, MOST_TRACKS, Object, Phase, Rule, Scene,
+    Anchor, Belonging, Counters, EndReason, Event, Filter, Kind, MOST_POINTS, MOST_TRACKS, Object, Phase, Rule, Scene,
 };
 
 const SIZE: [u32; 2] = [1920, 1080];
@@ -178,7 +178,7 @@ proptest! {
                 any::<bool>(),
                 proptest::collection::vec((1..12_u64, number(), number(), 0.0..2.0_f32), 0..10),
                 proptest::collection::vec(1..12_u64, 0..2),
-                0..40_usize,
+                0..50_usize,
             ),
             1..30,
         ),
@@ -212,9 +212,15 @@ proptest! {
                     scene.finish(EndReason::CameraGone, &mut events);
                     ledger.check(&events);
                 }
+                23..34 => {
+                    let totals = Counters { begun: after, ended: after, ..Counters::default() };
+                    prop_assert!(scene.set_totals(&rules[action - 23].name, totals));
+                    let restored = scene.counters().nth(action - 23).unwrap().1;
+                    prop_assert_eq!((restored.begun, restored.ended, restored.crossed_to), (after, after, [0; 2]));
+                }
                 _ => {}
             }
-            let under_way: u64 = scene.counters().map(|(_, totals)| totals.begun - totals.ended).sum();
+            let under_way: u64 = scene.counters().map(|(_, totals)| u64::from(totals.under_way)).sum();
             // Those of rules that were replaced are over.
             prop_assert_eq!(under_way, ledger.open.len() as u64);
         }
