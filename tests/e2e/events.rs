@@ -1,5 +1,6 @@
 //! Lines and zones: what a walk through the picture reports.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::process::Command;
 
@@ -78,6 +79,60 @@ fn a_walk_to_the_left_and_back_is_two_crossings_and_a_visit() {
     assert!((5..=18).contains(&at(&events[0])) && (25..=38).contains(&at(&events[3])), "{:?}", told(&events));
     let log = ended.log;
     assert!(!log.contains("WARN") && !log.contains("ERROR"), "{log}");
+}
+
+/// Kills the daemon again and again while eight cameras have events.
+#[test]
+fn killed_at_any_moment_it_ends_every_event_and_counts_each_once() {
+    const CAMERAS: usize = 8;
+    // `VISIOND_KILLS=50` makes it a longer run.
+    let kills = std::env::var("VISIOND_KILLS").map_or(4, |kills| kills.parse().unwrap());
+    let folder = tempfile::tempdir().unwrap();
+    let film = film(folder.path());
+    let rules = "[[camera.line]]\nname = \"middle\"\npoints = [[0.5, 0.0], [0.5, 1.0]]\nsettle = \"0 s\"\nhold = \"10 s\"\n\
+        [[camera.zone]]\nname = \"left\"\npolygon = [[0, 0], [0.5, 0], [0.5, 1], [0, 1]]\nsettle = \"0 s\"\nhold = \"10 s\"\n\
+        occupancy = { at_least = 1, lasting = \"0 s\" }\n";
+    let one = config(&film, rules).replace("repeat = false", "repeat = true").replace("fastest", "realtime");
+    let (before, camera) = one.split_once("[[camera]]").unwrap();
+    let (camera, after) = camera.split_once("[[sink]]").unwrap();
+    let cameras: String =
+        (0..CAMERAS).map(|n| format!("[[camera]]{}", camera.replace("door", &format!("door{n}")))).collect();
+    let config = format!("[events]\ndirectory = \"{{dir}}/state/events\"\n{before}{cameras}[[sink]]{after}")
+        .replace("{dir}", &folder.path().display().to_string());
+    let file = folder.path().join("events.jsonl").display().to_string();
+    let mut daemon = Daemon::start(&config);
+    for kill in 0..kills {
+        let enough = daemon.count(&file) + 8 + 5 * (kill % 4);
+        daemon.wait_until("events", |daemon| daemon.count(&file) >= enough);
+        daemon.signal(libc::SIGKILL);
+        daemon = Daemon::start(&config);
+    }
+    let enough = daemon.count(&file) + 20;
+    daemon.wait_until("events after the last kill", |daemon| daemon.count(&file) >= enough);
+    let ended = daemon.terminate();
+    let mut ids = BTreeSet::new();
+    let text = |event: &Value, key: &str| event[key].as_str().unwrap_or_default().to_owned();
+    // A message that may not have arrived is sent again with the same id.
+    let events: Vec<_> =
+        ended.daemon.messages(&file).into_iter().filter(|event| ids.insert(text(event, "id"))).collect();
+    events.iter().for_each(assert_valid);
+    let of = |phase: &str| -> Vec<_> {
+        let mut of: Vec<_> =
+            events.iter().filter(|event| event["phase"] == phase).map(|event| text(event, "event")).collect();
+        of.sort();
+        of
+    };
+    assert_eq!(of("begin"), of("end"), "each begin has one end");
+    assert!(events.iter().any(|event| event["reason"] == "restart"));
+    let mut totals = BTreeMap::<_, Vec<_>>::new();
+    for event in events.iter().filter(|event| event["phase"] == "begin" || event["phase"] == "moment") {
+        let rule = ["camera", "rule", "kind", "to"].map(|key| text(event, key));
+        totals.entry(rule).or_default().push(event["totals"]["begun"].as_u64().unwrap());
+    }
+    assert_eq!(totals.keys().map(|rule| &rule[0]).collect::<BTreeSet<_>>().len(), CAMERAS);
+    for (rule, totals) in totals {
+        assert_eq!(totals, (1..=totals.len() as u64).collect::<Vec<_>>(), "{rule:?} counts each once");
+    }
 }
 
 #[test]

@@ -10,7 +10,9 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use super::tables::Union;
-use super::types::{CameraConfig, CameraModelConfig, Config, EngineConfig, ModelConfig, SinkConfig, SinkTarget};
+use super::types::{
+    CameraConfig, CameraModelConfig, Config, EngineConfig, EventsConfig, ModelConfig, SinkConfig, SinkTarget,
+};
 
 /// The effect of a reload on a part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -63,7 +65,8 @@ impl ConfigDiff {
     pub fn between(old: &Config, new: &Config) -> Self {
         // Without `..`, so that a new table does not compile until it is compared.
         // `[ffmpeg]` is part of each camera whose source uses it.
-        let Config { log, device, engine, buffers, ffmpeg: _, status, http, models: _, cameras: _, sinks: _ } = old;
+        let Config { log, device, engine, buffers, ffmpeg: _, events, status, http, models: _, cameras: _, sinks: _ } =
+            old;
         let mut changes = Self::default();
         // The settings that loading and running a model depends on: all but the limits of a trial.
         let EngineConfig { canary_timeout, load_timeout, load_memory_bytes, .. } = new.engine;
@@ -82,6 +85,14 @@ impl ConfigDiff {
                 new.device.resolved(),
                 device.resolved()
             ));
+        }
+        if events.folder() != new.events.folder() {
+            let folder =
+                |events: &EventsConfig| events.folder().map_or("none".into(), |path| path.display().to_string());
+            let (old, new) = (folder(events), folder(&new.events));
+            changes
+                .restart_needed
+                .push(format!("[events] `directory` changes to {new} at the next start; until then it is {old}"));
         }
         let name = |model: &&ModelConfig| model.name.clone();
         let (models_before, models_after) = (old.running_models(), new.running_models());
@@ -208,6 +219,7 @@ impl fmt::Display for ConfigDiff {
 /// Copies the settings that need a restart from `old`, the running configuration, to `new`.
 pub fn keep_until_restart(old: &Config, new: &mut Config) {
     new.device = old.device.clone();
+    new.events = old.events.clone();
 }
 
 /// Returns whether two sinks have the same output and the same spool. If so, the second continues where the first stopped.
@@ -528,10 +540,12 @@ mod tests {
     #[test]
     fn a_change_that_needs_a_restart_is_reported_until_then() {
         let old = config(BASE);
-        let mut new = config(&format!("[device]\nname = \"gate\"\n{BASE}"));
+        let changed = format!("[device]\nname = \"gate\"\n[events]\ndirectory = \"/e\"\n{BASE}");
+        let mut new = config(&changed);
         let needed = ConfigDiff::between(&old, &new).restart_needed;
         assert!(needed[0].starts_with("[device] `name` changes to gate at the next start"), "{needed:?}");
-        let other = config(&format!("[device]\nname = \"gate\"\n{BASE}"));
+        assert!(needed[1].starts_with("[events] `directory` changes to /e at the next start"), "{needed:?}");
+        let other = config(&changed);
         keep_until_restart(&old, &mut new);
         assert_eq!(ConfigDiff::between(&new, &other).restart_needed, needed);
         assert_eq!(ConfigDiff::between(&new, &old), ConfigDiff::default());

@@ -16,6 +16,7 @@ use visiond_kernels::buffer::MemoryKind;
 use visiond_kernels::cuda::StreamPriority;
 use visiond_kernels::frame::MAX_SIDE;
 use visiond_system::logging::LogTarget;
+use visiond_system::state;
 
 use super::kinds::{
     Words, by_name, duration, duration_or_zero, flag, fraction, list, name, path, real, size, text, whole, word,
@@ -74,6 +75,8 @@ section! {
         buffers: BufferConfig as table() => part,
         /// The ffmpeg and ffprobe that decode the sources "video" and "rtsp".
         ffmpeg: FfmpegConfig as table() => part,
+        /// What the lines and zones of all cameras share.
+        events: EventsConfig as table() => part,
         /// How often the daemon reports rates and latencies.
         status: StatusConfig as table() => part,
         /// The HTTP server: the live page, the API and the metrics.
@@ -169,6 +172,22 @@ section! {
         /// Maximum memory for reading one image (file, decoder and frame), and for the `count` buffers of a video. visiond checks
         /// this by the header of the file, so a small file cannot use up the memory.
         max_picture_bytes: u64 as size(MIB..=1 << 40) => default(384 * MIB),
+    }
+}
+
+section! {
+    /// The table `[events]`.
+    pub struct EventsConfig {
+        /// Folder for the totals of lines and zones and the events that are under way, so that a crash or a power cut loses none. Without
+        /// it, `events` in $STATE_DIRECTORY. Without both, totals begin at 0 at each start.
+        directory: Option<PathBuf> as path() => optional(r#""/var/lib/visiond/events""#),
+    }
+}
+
+impl EventsConfig {
+    /// Returns the folder; `None` if neither the configuration nor systemd names one.
+    pub fn folder(&self) -> Option<PathBuf> {
+        self.directory.clone().or_else(|| Some(state::folder()?.join("events")))
     }
 }
 

@@ -4,6 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use crate::rule::Kind;
+
 /// Gives each event of every camera an id that no other event of this process has. Scenes share one by `Arc`; it counts from 1.
 #[derive(Debug, Default)]
 pub struct EventIds(AtomicU64);
@@ -92,6 +94,22 @@ pub struct Counters {
     pub inside: u32,
     /// Events under way.
     pub under_way: u32,
+}
+
+impl Counters {
+    /// Returns the totals for a rule that is now of another kind: crossings count for the side of the same name.
+    pub(crate) fn of(self, kind: &Kind, before: &Kind) -> Self {
+        let (Kind::Line { sides, .. }, Kind::Line { sides: old, .. }) = (kind, before) else {
+            return if std::mem::discriminant(kind) == std::mem::discriminant(before) {
+                Self { inside: 0, under_way: 0, ..self }
+            } else {
+                Self::default()
+            };
+        };
+        let crossed =
+            |side| old.iter().zip(self.crossed_to).find(|(name, _)| *name == side).map_or(0, |(_, crossed)| crossed);
+        Self { crossed_to: [crossed(&sides[0]), crossed(&sides[1])], inside: 0, under_way: 0, ..self }
+    }
 }
 
 /// The events of a step, and the source of their ids.

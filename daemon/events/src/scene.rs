@@ -58,8 +58,8 @@ impl Scene {
         Ok(scene)
     }
 
-    /// Replaces the rules. A rule that is the same as before goes on with its events, totals and state; the events of the others end.
-    /// Rules are on unless they were switched off before. `events` is cleared first.
+    /// Replaces the rules. A rule that is the same as before goes on with its events and state; the events of the others end. A
+    /// rule of the same name keeps its totals, of a line those of the same sides. Rules are on unless they were switched off before. `events` is cleared first.
     ///
     /// # Errors
     /// If a rule is wrong. All rules then stay as they were.
@@ -80,6 +80,7 @@ impl Scene {
                     old.finish(EndReason::RuleRemoved, &self.tracks, self.now, &mut sink);
                     if let Some(new) = new {
                         new.on = old.on;
+                        new.counters = old.counters.of(&new.rule.kind, &old.rule.kind);
                     }
                 }
             }

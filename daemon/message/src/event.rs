@@ -1,8 +1,10 @@
 //! The message of an event, the same for every sink. `docs/event.schema.json` is its JSON schema.
 
+use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::message::BoxMessage;
 
@@ -54,9 +56,10 @@ pub fn camera_of_events(topic: &str) -> Option<&str> {
 /// assert!(line.starts_with(r#"{"schema":"visiond-event/1","id":"5d0c9f3ab1e2774f-812","event":"5d0c9f3ab1e2774f-e7","camera":"gate","#));
 /// assert!(line.ends_with("\"to\":\"shop\"}\n"));
 /// ```
-#[derive(Debug, Clone, PartialEq, Default, Serialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct EventMessage {
     /// Always [`EVENT_SCHEMA`].
+    #[serde(skip_deserializing, default = "schema")]
     pub schema: &'static str,
     /// Unique id of the message, the same for every sink and retransmission.
     pub id: Box<str>,
@@ -99,7 +102,7 @@ pub struct EventMessage {
     pub speed: Option<f32>,
     /// Why it ended.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub reason: Option<&'static str>,
+    pub reason: Option<Cow<'static, str>>,
     /// The side of the line that was crossed to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub to: Option<Arc<str>>,
@@ -108,8 +111,8 @@ pub struct EventMessage {
     pub totals: Option<EventTotals>,
 }
 
-/// Totals of a rule since it was added or changed, or the daemon started.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+/// Totals of a rule in an event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct EventTotals {
     /// Events that began; of a line, crossings to the side of the event.
     pub begun: u64,
@@ -118,8 +121,42 @@ pub struct EventTotals {
     pub inside: Option<u32>,
 }
 
+/// All totals of a rule since it was added. They never go down, except when they are reset.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct RuleTotals {
+    /// Events that began.
+    pub begun: u64,
+    /// Events that ended.
+    pub ended: u64,
+    /// Objects that were taken away.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub taken: u64,
+    /// Crossings to each side of a line.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub crossed_to: BTreeMap<Arc<str>, u64>,
+}
+
+impl RuleTotals {
+    /// Returns the larger of each total.
+    #[must_use]
+    pub fn larger(&self, other: &Self) -> Self {
+        let mut crossed_to = self.crossed_to.clone();
+        for (side, crossed) in &other.crossed_to {
+            let known = crossed_to.entry(Arc::clone(side)).or_default();
+            *known = (*known).max(*crossed);
+        }
+        let (begun, ended) = (self.begun.max(other.begun), self.ended.max(other.ended));
+        Self { begun, ended, taken: self.taken.max(other.taken), crossed_to }
+    }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it with a reference")]
+fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
 /// Where in its life an event is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum EventPhase {
     /// It begins. An end with the same id follows.
@@ -145,6 +182,10 @@ impl EventMessage {
         line.push(b'\n');
         line
     }
+}
+
+fn schema() -> &'static str {
+    EVENT_SCHEMA
 }
 
 /// The approximate bytes of an event as JSON.

@@ -2,6 +2,7 @@
 
 mod counted;
 mod event;
+mod ids;
 mod message;
 mod published;
 mod state;
@@ -11,13 +12,14 @@ pub mod testing;
 mod values;
 
 pub use self::event::{
-    EVENT_SCHEMA, EventMessage, EventPhase, EventTotals, camera_of_events, describe_topic, event_topic,
+    EVENT_SCHEMA, EventMessage, EventPhase, EventTotals, RuleTotals, camera_of_events, describe_topic, event_topic,
 };
+pub use self::ids::{event_id, next_message_id};
 pub use self::message::{
     BoxMessage, DetectionMessage, KeypointMessage, MaskMessage, Message, MessageFrame, MessageModel, OrientedMessage,
     RleMessage, SCHEMA, Timings, TrackMessage, TrackMessageState, mask_bytes, topic,
 };
-pub use self::published::Published;
+pub use self::published::{Published, Receipt};
 pub use self::state::StateMessage;
 pub use self::values::{
     AttributeMessage, AttributesMessage, DepthMessage, EmbeddingMessage, LabelMessage, PlainAttribute,

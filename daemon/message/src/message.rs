@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Serialize, Serializer};
 
 use crate::values::{AttributesMessage, DepthMessage, EmbeddingMessage, NUMBER_BYTES};
 
@@ -222,7 +222,7 @@ pub enum TrackMessageState {
 }
 
 /// A box inside the source frame: top-left corner and size in its pixels.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct BoxMessage {
     /// Left edge.
     pub x: f32,

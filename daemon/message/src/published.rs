@@ -1,5 +1,6 @@
 //! A message with its line, which is serialized once for all readers.
 
+use std::any::Any;
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
@@ -13,24 +14,41 @@ pub struct Published {
     content: Content,
     about_bytes: usize,
     line: OnceLock<Bytes>,
+    /// Dropped with the message and all copies of its line.
+    receipt: Option<Receipt>,
+}
+
+/// Dropped when no reader needs a message any longer.
+pub type Receipt = Arc<dyn Any + Send + Sync>;
+
+/// A line with its receipt.
+struct ReceiptedLine {
+    line: Vec<u8>,
+    _receipt: Receipt,
+}
+
+impl AsRef<[u8]> for ReceiptedLine {
+    fn as_ref(&self) -> &[u8] {
+        &self.line
+    }
 }
 
 #[derive(Debug)]
 enum Content {
     Frame(Arc<Message>),
-    Event(Box<EventMessage>),
+    Event(Arc<EventMessage>),
 }
 
 impl Published {
     /// Wraps a message; its line is not serialized yet.
     pub fn new(message: Arc<Message>) -> Self {
         let about_bytes = message.about_bytes();
-        Self { content: Content::Frame(message), about_bytes, line: OnceLock::new() }
+        Self { content: Content::Frame(message), about_bytes, line: OnceLock::new(), receipt: None }
     }
 
-    /// Wraps an event.
-    pub fn of_event(event: EventMessage) -> Self {
-        Self { content: Content::Event(Box::new(event)), about_bytes: EVENT_BYTES, line: OnceLock::new() }
+    /// Wraps an event. `receipt` is dropped once every reader has dropped the message and its line.
+    pub fn of_event(event: Arc<EventMessage>, receipt: Option<Receipt>) -> Self {
+        Self { content: Content::Event(event), about_bytes: EVENT_BYTES, line: OnceLock::new(), receipt }
     }
 
     /// Returns the approximate length of the line in bytes; the same before and after it is serialized.
@@ -42,7 +60,12 @@ impl Published {
     pub fn line(&self) -> &Bytes {
         self.line.get_or_init(|| match &self.content {
             Content::Frame(message) => message.to_line().into(),
-            Content::Event(event) => event.to_line().into(),
+            Content::Event(event) => match &self.receipt {
+                Some(receipt) => {
+                    Bytes::from_owner(ReceiptedLine { line: event.to_line(), _receipt: Arc::clone(receipt) })
+                }
+                None => event.to_line().into(),
+            },
         })
     }
 

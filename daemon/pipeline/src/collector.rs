@@ -8,7 +8,6 @@
 //! is taken only for tracks, and for a message that lost masks. Only the lane that a reload takes a camera
 //! from may hold it meanwhile.
 
-mod ids;
 mod ignored;
 mod joiner;
 mod masks;

@@ -5,22 +5,39 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use visiond_events::EventIds;
 use visiond_frames::clock::Clock;
-use visiond_message::{EventMessage, Message};
+use visiond_message::{EventMessage, Message, RuleTotals};
 use visiond_system::stop::Stop;
 use visiond_tracker::TrackIds;
 
 /// Publishes a message: the publisher's function, or a test's.
 pub type PublishFn = Arc<dyn Fn(&Arc<Message>) + Send + Sync>;
 
-/// Publishes an event in the same way.
-pub type PublishEventFn = Arc<dyn Fn(EventMessage) + Send + Sync>;
+/// Publishes events, and remembers the totals of rules when their tracks or settings change, or the daemon restarts.
+pub trait EventOutlet: Send + Sync {
+    /// Publishes an event, with the totals of its rule after it; `None` if the rule is gone.
+    fn publish(&self, event: EventMessage, totals: Option<RuleTotals>);
+    /// Returns the last totals of a camera's rule.
+    fn totals(&self, camera: &str, rule: &str, kind: &str) -> RuleTotals;
+}
+
+/// A test's function, which gets the events alone.
+#[cfg(test)]
+impl<F: Fn(EventMessage) + Send + Sync> EventOutlet for F {
+    fn publish(&self, event: EventMessage, _: Option<RuleTotals>) {
+        self(event);
+    }
+
+    fn totals(&self, _: &str, _: &str, _: &str) -> RuleTotals {
+        RuleTotals::default()
+    }
+}
 
 /// Where the messages of all cameras go.
 pub struct Outlet {
     /// Publishes a message.
     pub publish: PublishFn,
-    /// Publishes an event of a line or zone.
-    pub publish_event: PublishEventFn,
+    /// Publishes the events of lines and zones.
+    pub events: Arc<dyn EventOutlet>,
     /// How many messages may still be published.
     pub message_limit: MessageLimit,
     /// The clock for frames' ages.

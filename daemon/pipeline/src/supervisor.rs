@@ -35,7 +35,7 @@ use super::collector::{
 use super::frame_rate::FrameRate;
 use super::lane::{Lane, LaneMailbox, LaneModel, LaneSlot, ModelSwap, NeedsRestart};
 use super::mailbox::{Delivery, Mailbox};
-use super::outlet::{MessageLimit, Outlet, PublishEventFn, PublishFn};
+use super::outlet::{EventOutlet, MessageLimit, Outlet, PublishFn};
 use super::preview_player::PreviewPlayer;
 
 /// A camera to run.
@@ -87,8 +87,8 @@ pub struct PipelineSpec {
 pub struct PipelineContext {
     /// Publishes a message.
     pub publish: PublishFn,
-    /// Publishes an event of a line or zone.
-    pub publish_event: PublishEventFn,
+    /// Publishes the events of lines and zones.
+    pub events: Arc<dyn EventOutlet>,
     /// The images and messages that clients watch.
     pub live: Arc<Live>,
     /// How many messages may be published; `None` for no limit.
@@ -246,10 +246,10 @@ impl Pipeline {
     pub fn start(spec: PipelineSpec, context: PipelineContext) -> io::Result<Self> {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let message_limit = MessageLimit::new(context.messages, &context.stop);
-        let (publish, publish_event) = (Arc::clone(&context.publish), Arc::clone(&context.publish_event));
+        let (publish, events) = (Arc::clone(&context.publish), Arc::clone(&context.events));
         let outlet = Arc::new(Outlet {
             publish,
-            publish_event,
+            events,
             message_limit,
             clock: Arc::clone(&clock),
             track_ids: Arc::default(),

@@ -12,6 +12,7 @@ mod broker;
 mod file;
 #[cfg(feature = "fuzz")]
 pub mod fuzz;
+mod ledger;
 mod mqtt;
 mod nats;
 mod poll;
@@ -25,5 +26,6 @@ mod stdout;
 mod unix;
 mod wake_thread;
 
+pub use ledger::EventLedger;
 pub use publisher::{PreparedSinks, PublishError, Publisher, RetiredSinks, check};
 pub use sink::{SinkContext, SinkError};

@@ -14,7 +14,7 @@ use visiond_config::diff::same_output;
 use visiond_config::types::{MessageKind, MqttSinkConfig, SinkConfig, SinkKind};
 use visiond_ground::ranked_lock::{LockRank, RankedMutex};
 use visiond_message::status::SinkCounts;
-use visiond_message::{EventMessage, Message, Published};
+use visiond_message::{Message, Published};
 use visiond_system::backoff::RateLimit;
 use visiond_system::logging::{self, Subject};
 use visiond_system::outage::IfUnusable;
@@ -216,8 +216,8 @@ impl Publisher {
     }
 
     /// Queues an event for every sink that wants it. Waits as [`Self::publish`] does.
-    pub fn publish_event(&self, event: EventMessage) {
-        if self.queue(&Arc::new(Published::of_event(event))) {
+    pub fn publish_event(&self, event: Published) {
+        if self.queue(&Arc::new(event)) {
             self.wake_thread.call();
         }
     }

@@ -487,7 +487,7 @@ mod tests {
         let stop = Stop::new().unwrap();
         let event = |queue: &Queue, sequence| {
             let event = EventMessage { camera: "door".into(), sequence, ..EventMessage::default() };
-            queue.push(&Arc::new(Published::of_event(event)), || ());
+            queue.push(&Arc::new(Published::of_event(Arc::new(event), None)), || ());
         };
         let queue = Queue::of(&SinkConfig { queue: 3, max_rate: Some(0.001), ..SinkConfig::default() }, &stop);
         push(&queue, 0);

@@ -28,12 +28,12 @@ use bytes::Bytes;
 
 use crate::broker::QueuedMessage;
 use cursor::AckCursor;
-use lock::Lock;
 use record::Records;
 use segment::{Segment, SegmentReader, SegmentWriter};
 use visiond_system::preflight::{may_make, may_open_or_create};
 
-pub use lock::OpenError;
+pub use files::{create_folder, is_passing, open, set_aside, sync_folder};
+pub use lock::{Lock, OpenError};
 pub use record::MOST_BYTES;
 
 /// The approximate number of segments of a full spool. When it is full, the oldest segment is deleted.

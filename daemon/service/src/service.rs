@@ -17,14 +17,16 @@ use std::time::{Duration, Instant};
 
 use visiond_config::diff::ConfigDiff;
 use visiond_config::types::{Config, StatusConfig};
+use visiond_frames::clock::{SystemClock, now};
 use visiond_ground::ranked_lock::{LockRank, RankedMutex};
 use visiond_live::Live;
 use visiond_message::status::SinkCounts;
+use visiond_message::{EventMessage, RuleTotals};
 use visiond_pipeline::camera::RetryPolicy;
+use visiond_pipeline::outlet::EventOutlet;
 use visiond_pipeline::summary::{CameraSummary, ModelSummary, SinkSummary};
 use visiond_pipeline::supervisor::{JOIN_TIMEOUT, Pipeline, PipelineContext};
-use visiond_publish::SinkContext;
-use visiond_publish::{PublishError, Publisher};
+use visiond_publish::{EventLedger, PublishError, Publisher, SinkContext};
 use visiond_system::exit::ExitError;
 use visiond_system::outage::IfUnusable;
 use visiond_system::stop::Stop;
@@ -49,6 +51,7 @@ pub struct Service {
     stop: Stop,
     live: Arc<Live>,
     publisher: Arc<Publisher>,
+    ledger: Arc<EventLedger>,
     first_message: Arc<OnceLock<Option<Duration>>>,
     state: RankedMutex<ServiceState>,
     /// Everything that runs; replaced as a whole, so that a reader never waits for a change.
@@ -109,13 +112,14 @@ impl Service {
                 first_message.get_or_init(process::age);
             })
         };
-        let publish_event = {
+        let ledger = {
             let publisher = Arc::clone(&publisher);
-            Arc::new(move |event| publisher.publish_event(event))
+            Arc::new(EventLedger::new(move |event| publisher.publish_event(event)))
         };
+        open_ledger(&ledger, &running.config);
         let context = PipelineContext {
             publish,
-            publish_event,
+            events: Arc::new(Events(Arc::clone(&ledger))),
             live: Arc::clone(&live),
             messages,
             retry_policy: RetryPolicy::default(),
@@ -129,6 +133,7 @@ impl Service {
             stop: stop.clone(),
             live,
             publisher,
+            ledger,
             first_message,
             state,
             snapshot,
@@ -169,6 +174,7 @@ impl Service {
             serve();
         }
         warn_without_sink(&running.config);
+        open_ledger(&self.ledger, &running.config);
         state.running = running;
         *self.snapshot.lock() = Arc::new(Snapshot::new(&state.running, &state.pipeline));
         self.live.set_lanes(state.pipeline.lanes());
@@ -265,10 +271,12 @@ impl Service {
             |limit: Duration| (Instant::now() + limit).min(deadline.checked_sub(SINK_RESERVE).unwrap_or(deadline));
         pipeline.join(until(JOIN_TIMEOUT));
         self.live.close(until(PICTURE_TIMEOUT));
+        self.ledger.flush(until(JOIN_TIMEOUT));
         self.publisher.close_queues(deadline);
         let pictures: Vec<_> =
             running.pictures.iter().map(|pictures| (pictures, pictures.annotator.close(deadline))).collect();
         let sinks = self.publisher.close(deadline);
+        self.ledger.close(deadline);
         let views = pipeline.lanes();
         let cameras = cameras_of(&views).into_iter().map(|known| {
             let camera = known.camera;
@@ -294,6 +302,33 @@ impl Service {
             sinks: sinks.iter().map(SinkSummary::new).collect(),
         }
     }
+}
+
+/// Writes the events of cameras into the ledger, which passes them on to the sinks.
+struct Events(Arc<EventLedger>);
+
+impl EventOutlet for Events {
+    fn publish(&self, event: EventMessage, totals: Option<RuleTotals>) {
+        self.0.publish(event, totals);
+    }
+
+    fn totals(&self, camera: &str, rule: &str, kind: &str) -> RuleTotals {
+        self.0.totals(camera, rule, kind)
+    }
+}
+
+/// Opens the ledger's folder if the configuration has lines or zones, and forgets the totals of those that it does not have.
+fn open_ledger(ledger: &EventLedger, config: &Config) {
+    let has_rules = config.cameras.iter().any(|camera| !(camera.line.is_empty() && camera.zone.is_empty()));
+    if let Some(folder) = config.events.folder().filter(|_| has_rules) {
+        ledger.open(&folder, &now(&SystemClock).rfc3339());
+    }
+    ledger.retain(|camera, rule| {
+        let camera = config.cameras.iter().find(|known| known.name == camera);
+        camera.is_some_and(|camera| {
+            camera.line.iter().any(|line| line.name == rule) || camera.zone.iter().any(|zone| zone.name == rule)
+        })
+    });
 }
 
 /// The warning about a configuration without a sink.

@@ -486,6 +486,7 @@ prop_compose! {
         buffers in (word(), of(3..=32_usize), 1..=1_u64 << 28, (1_u64 << 20)..=1 << 40).prop_map(|(memory, count, max_pixels, max_picture_bytes)| BufferConfig { memory, count, max_pixels, max_picture_bytes }),
         ffmpeg in (prop_oneof![path(), Just(PathBuf::from("ffmpeg"))], any::<bool>(), (16_u64 << 20)..=1 << 40)
             .prop_map(|(program, confined, max_memory_bytes)| FfmpegConfig { program, confined, max_memory_bytes }),
+        events in of(path()).prop_map(|directory| EventsConfig { directory }),
         status in prop_oneof![Just(Duration::ZERO), duration(1000, 86_400_000)]
             .prop_map(|log_interval| StatusConfig { log_interval }),
         http in http(),
@@ -538,7 +539,7 @@ prop_compose! {
             }
             all_sinks.push(sink);
         }
-        Config { device, log, engine, buffers, ffmpeg, status, http, models, cameras: all_cameras, sinks: all_sinks }
+        Config { device, log, engine, buffers, ffmpeg, events, status, http, models, cameras: all_cameras, sinks: all_sinks }
     }
 }
 

@@ -8,11 +8,10 @@ use visiond_engine::heads::{AttributeValue, DepthGrid, FrameValues, Reading, Sco
 use visiond_kernels::oriented::OrientedBox;
 use visiond_message::{
     AttributeMessage, AttributesMessage, DepthMessage, DetectionMessage, EmbeddingMessage, KeypointMessage,
-    LabelMessage, Message, MessageFrame, OrientedMessage, SCHEMA, TrackMessage, TrackMessageState,
+    LabelMessage, Message, MessageFrame, OrientedMessage, SCHEMA, TrackMessage, TrackMessageState, next_message_id,
 };
 use visiond_tracker::{TrackReport, TrackState};
 
-use super::ids::next_id;
 use super::masks::MaskWriter;
 use super::rounding::{box_of, rounded_part, rounded_pixels, rounded_score, significant};
 use super::tracking::FrameTracks;
@@ -23,7 +22,7 @@ pub fn message_of(camera: &Arc<str>, result: &LaneResult<'_>, tracks: FrameTrack
     let LaneResult { frame, model, detections, values, crops, timings } = result;
     Message {
         schema: SCHEMA,
-        id: next_id(),
+        id: next_message_id(),
         camera: Arc::clone(camera),
         topic: Arc::clone(camera),
         sequence: frame.sequence,

@@ -1,15 +1,17 @@
 //! Applies a camera's lines and zones to its tracks, and publishes their events.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use visiond_engine::detector::class_label;
-use visiond_events::{EndReason, Event, Kind, Object, Phase, Rule, Scene};
+use visiond_events::{Counters, EndReason, Event, Kind, Object, Phase, Rule, Scene};
 use visiond_frames::timestamp::Timestamp;
-use visiond_message::{BoxMessage, EVENT_SCHEMA, EventMessage, EventPhase, EventTotals, event_topic};
+use visiond_message::{
+    BoxMessage, EVENT_SCHEMA, EventMessage, EventPhase, EventTotals, RuleTotals, event_id, event_topic, next_message_id,
+};
 use visiond_tracker::TrackReport;
 
-use super::ids::{event_id, next_id};
 use super::rounding::{box_of, rounded_score, significant};
 use crate::lane_result::LaneResult;
 use crate::outlet::Outlet;
@@ -158,9 +160,29 @@ impl CameraRules {
             }
         };
         match changed {
-            Ok(()) => self.publish(labels, to),
+            Ok(()) => {
+                self.restore_totals(to);
+                self.publish(labels, to);
+            }
             // `check` reports all that can be wrong, except for points that are the same pixel of a small frame.
             Err(error) => log::error!("camera {}: its lines and zones report nothing new: {error}: correct them", to.0),
+        }
+    }
+
+    /// Goes on with the totals that rules had with other tracks, or in an earlier process.
+    fn restore_totals(&mut self, (camera, outlet): (&Arc<str>, &Outlet)) {
+        let Some(scene) = &mut self.scene else { return };
+        for RuleSettings { rule, .. } in self.settings.iter() {
+            let (name, kind) = name_and_kind(rule);
+            let earlier = outlet.events.totals(camera, name, kind);
+            let counters = scene.counters().find(|(name, _)| **name == rule.name).map(|(_, counters)| counters);
+            let Some(counters) = counters else { continue };
+            let RuleTotals { begun, ended, taken, crossed_to } = totals_of(&counters, &rule.kind).larger(&earlier);
+            let crossed_to = match &rule.kind {
+                Kind::Line { sides, .. } => sides.each_ref().map(|side| crossed_to.get(side).copied().unwrap_or(0)),
+                _ => [0; 2],
+            };
+            scene.set_totals(&rule.name, Counters { begun, ended, taken, crossed_to, ..counters });
         }
     }
 
@@ -168,25 +190,23 @@ impl CameraRules {
     fn publish(&mut self, labels: &[Arc<str>], (camera, outlet): (&Arc<str>, &Outlet)) {
         let (Some(scene), Some((sequence, timestamp))) = (&self.scene, self.last) else { return };
         for event in self.events.drain(..) {
-            let (rule, part) =
-                event.rule.split_once(PART).map_or((&*event.rule, None), |(zone, part)| (zone, Some(part)));
+            let settings = self.settings.iter().find(|settings| settings.rule.name == event.rule);
             let object = event.track.and_then(|track| self.objects.iter().find(|object| object.track == track));
             let side = event.to.as_ref().and_then(|to| {
-                let line = self.settings.iter().find(|settings| settings.rule.name == event.rule)?;
-                let Kind::Line { sides, .. } = &line.rule.kind else { return None };
+                let Kind::Line { sides, .. } = &settings?.rule.kind else { return None };
                 sides.iter().position(|side| side == to)
             });
-            // A changed rule counts from 0, and a removed one has no counts.
-            let counters = scene.counters().filter(|_| event.reason != Some(EndReason::RuleRemoved));
-            let counters = { counters }.find(|(name, _)| **name == event.rule).map(|(_, counters)| counters);
+            // A removed rule has no counts.
+            let counters = scene.counters().find(|(name, _)| **name == event.rule).map(|(_, counters)| counters);
             let totals = counters.map(|counters| match side {
                 Some(side) => EventTotals { begun: counters.crossed_to[side], inside: None },
                 None => EventTotals { begun: counters.begun, inside: Some(counters.inside) },
             });
             let since_ns = timestamp.realtime_ns.saturating_sub(nanoseconds(event.ago));
-            (outlet.publish_event)(EventMessage {
+            let (rule, part) = parts(&event.rule);
+            let message = EventMessage {
                 schema: EVENT_SCHEMA,
-                id: next_id(),
+                id: next_message_id(),
                 event: event_id(event.id),
                 camera: Arc::clone(camera),
                 topic: event_topic(camera),
@@ -208,11 +228,34 @@ impl CameraRules {
                 count: event.count,
                 speed: event.speed.and_then(significant),
                 to: event.to,
-                reason: event.reason.map(reason_name),
+                reason: event.reason.map(|reason| reason_name(reason).into()),
                 totals,
-            });
+            };
+            let totals = counters.zip(settings).map(|(counters, settings)| totals_of(&counters, &settings.rule.kind));
+            outlet.events.publish(message, totals);
         }
     }
+}
+
+/// Returns the name of a line or zone, and what a rule reports of a zone.
+fn parts(rule: &str) -> (&str, Option<&str>) {
+    rule.split_once(PART).map_or((rule, None), |(zone, part)| (zone, Some(part)))
+}
+
+/// Returns the name of a line or zone and the kind of its rule, as messages have them.
+fn name_and_kind(rule: &Rule) -> (&str, &str) {
+    let (name, part) = parts(&rule.name);
+    (name, part.unwrap_or(if matches!(rule.kind, Kind::Line { .. }) { "line" } else { "zone" }))
+}
+
+/// Returns the totals by the names of sides.
+fn totals_of(counters: &Counters, kind: &Kind) -> RuleTotals {
+    let Counters { begun, ended, taken, crossed_to, .. } = *counters;
+    let crossed_to = match kind {
+        Kind::Line { sides, .. } => sides.iter().cloned().zip(crossed_to).collect(),
+        _ => BTreeMap::new(),
+    };
+    RuleTotals { begun, ended, taken, crossed_to }
 }
 
 /// Returns the part of a box in a frame of this size.

@@ -9,7 +9,7 @@ use visiond_engine::heads::FrameValues;
 use visiond_frames::clock::SystemClock;
 pub use visiond_frames::testing::{frame, pool};
 use visiond_kernels::frame::FrameView;
-use visiond_message::Message;
+use visiond_message::{EventMessage, Message};
 use visiond_telemetry::metrics::CameraMetrics;
 
 use super::*;
@@ -18,15 +18,8 @@ use crate::outlet::{MessageLimit, Outlet, PublishFn};
 
 /// Where the messages of a test's cameras go, at most `messages`.
 pub fn outlet(publish: PublishFn, messages: Option<u64>, clock: Arc<dyn Clock>, stop: &Stop) -> Arc<Outlet> {
-    let (message_limit, publish_event) = (MessageLimit::new(messages, stop), Arc::new(drop));
-    Arc::new(Outlet {
-        publish,
-        publish_event,
-        message_limit,
-        clock,
-        track_ids: Arc::default(),
-        event_ids: Arc::default(),
-    })
+    let (message_limit, events) = (MessageLimit::new(messages, stop), Arc::new(drop::<EventMessage>));
+    Arc::new(Outlet { publish, events, message_limit, clock, track_ids: Arc::default(), event_ids: Arc::default() })
 }
 
 /// The collector of a camera whose messages go to `outlet`.

@@ -132,7 +132,7 @@ struct Bench {
 fn context(publish: PublishFn, stop: &Stop) -> PipelineContext {
     PipelineContext {
         publish,
-        publish_event: Arc::new(drop),
+        events: Arc::new(drop::<visiond_message::EventMessage>),
         live: visiond_live::Live::new(),
         messages: None,
         retry_policy: RetryPolicy::default(),

@@ -372,7 +372,8 @@ fn a_spool_that_cannot_be_written_is_reported_until_it_is_written_again() {
     wait_until("the outage", || outage().is_some_and(|reason| reason.contains("Not a directory")));
     std::fs::remove_file(&directory).unwrap();
     wait_until("the end of the outage", || outage().is_none());
-    assert_eq!(sink.queue.counters.spool.lock().as_ref().unwrap().records, 10);
+    let records = || sink.queue.counters.spool.lock().as_ref().map_or(0, |spool| spool.records);
+    wait_until("all records", || records() == 10);
     sink.close();
 }
 

@@ -13,6 +13,7 @@ use visiond_tracker::TrackState;
 use super::*;
 use crate::lane::testing::{message_channel, outlet};
 use crate::lane_result::ModelFacts;
+use crate::outlet::EventOutlet;
 
 /// A camera whose first object walks to the right, 10 pixels a frame of 100 ms.
 struct Walk {
@@ -30,10 +31,8 @@ impl Walk {
         let sent = Arc::clone(&events);
         let (publish, _) = message_channel();
         let outlet = outlet(publish, None, Arc::new(SimulatedClock::default()), &Stop::new().unwrap());
-        let outlet = Outlet {
-            publish_event: Arc::new(move |event| sent.lock().push(event)),
-            ..Arc::into_inner(outlet).unwrap()
-        };
+        let outlet =
+            Outlet { events: Arc::new(move |event| sent.lock().push(event)), ..Arc::into_inner(outlet).unwrap() };
         let model = ModelFacts { labels: vec!["person".into(), "car".into()], ..ModelFacts::default() };
         Self { rules: CameraRules::default(), outlet: Arc::new(outlet), events, model, frames: 0, size: (640, 480) }
     }
@@ -81,7 +80,7 @@ impl Walk {
     fn told(&self) -> Vec<String> {
         let told = |event: EventMessage| {
             let phase = format!("{:?}", event.phase);
-            let more = event.to.as_deref().or(event.reason).unwrap_or_default().to_owned();
+            let more = event.to.as_deref().or(event.reason.as_deref()).unwrap_or_default().to_owned();
             format!("{} {} {phase} {more}", event.rule, event.kind).trim_end().to_owned()
         };
         std::mem::take(&mut *self.events.lock()).into_iter().map(told).collect()
@@ -113,6 +112,51 @@ fn points_are_fractions_of_the_frame_whatever_its_size() {
     walk.size = (320, 480);
     walk.walk(5, &rules);
     assert_eq!(walk.told(), ["left zone End camera_gone"]);
+}
+
+/// Remembers totals as the ledger does.
+#[derive(Default)]
+struct Totals(Mutex<BTreeMap<String, RuleTotals>>);
+
+impl EventOutlet for Totals {
+    fn publish(&self, event: EventMessage, totals: Option<RuleTotals>) {
+        if let Some(totals) = totals {
+            self.0.lock().insert(format!("{} {} {}", event.camera, event.rule, event.kind), totals);
+        }
+    }
+
+    fn totals(&self, camera: &str, rule: &str, kind: &str) -> RuleTotals {
+        self.0.lock().get(&format!("{camera} {rule} {kind}")).cloned().unwrap_or_default()
+    }
+}
+
+#[test]
+fn totals_outlast_a_changed_rule_other_tracks_and_another_process() {
+    let totals = Arc::new(Totals::default());
+    let line = |sides: [&str; 2], at: f32| {
+        let points = vec![[at, 0.0], [at, 1.0]];
+        rule("line", Kind::Line { points, sides: sides.map(Arc::from) }, &[])
+    };
+    let occupancy = Kind::Occupancy { at_least: Some(1), at_most: None, lasting: Duration::ZERO };
+    let first: Arc<[_]> = Arc::new([line(["east", "west"], 0.25), rule("here/occupancy", occupancy.clone(), &[])]);
+    // The sides are swapped, and a walk to the right crosses to what is now the second.
+    let second: Arc<[_]> = Arc::new([line(["up", "east"], 0.25), rule("here/occupancy", occupancy, &LEFT)]);
+    for process in 1..3 {
+        let mut walk = Walk::new();
+        let outlet = Arc::into_inner(walk.outlet).unwrap();
+        walk.outlet = Arc::new(Outlet { events: Arc::<Totals>::clone(&totals), ..outlet });
+        walk.walk(25, &first);
+        let begun = totals.totals("door", "here", "occupancy").begun;
+        walk.walk(1, &second);
+        let east = totals.totals("door", "line", "line").crossed_to[&Arc::from("east")];
+        assert_eq!((begun, east), (process * 2 - 1, process));
+        walk.walk(4, &second);
+        assert_eq!(
+            totals.totals("door", "here", "occupancy"),
+            RuleTotals { begun: process * 2, ended: process * 2 - 1, ..RuleTotals::default() }
+        );
+        walk.rules.finish(EndReason::CameraGone, &walk.model.labels, (&"door".into(), &walk.outlet));
+    }
 }
 
 #[test]

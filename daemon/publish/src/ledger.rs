@@ -1,0 +1,431 @@
+//! Remembers events and totals over a restart, a crash and a power cut.
+//!
+//! Sinks get an event once it is on disk with its rule's totals, so no total that anybody has seen goes back. The next start sends what no
+//! sink has confirmed again, with the same id, and ends the events that were under way.
+//!
+//! A thread writes: a sync takes milliseconds, and events that come meanwhile share the next one. Without a folder there is no thread, and
+//! sinks get each event at once.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Weak};
+use std::thread::JoinHandle;
+use std::time::Instant;
+
+use parking_lot::{Condvar, Mutex};
+use visiond_message::{EventMessage, EventPhase, Published, Receipt, RuleTotals, event_topic};
+use visiond_system::outage::{Outage, explain};
+use visiond_system::priority::{Rank, give_way};
+use visiond_system::threads::finished_by;
+
+use self::file::{Entry, LedgerFile};
+use self::open_event::OpenEvent;
+
+mod file;
+mod open_event;
+
+/// The most events that wait for the disk. Sinks get the next one at once, before it is on disk.
+const MOST_WAITING: usize = 4096;
+/// The most bytes of changes that wait for the disk. If there are more, a copy of the ledger is written instead.
+const MOST_BYTES: usize = 4 << 20;
+
+/// Passes a message on to the sinks.
+type Send = Box<dyn Fn(Published) + std::marker::Send + Sync>;
+
+/// Camera, name and kind of a rule.
+type Key = (Arc<str>, Arc<str>, Box<str>);
+
+/// The events under way, the totals, and the messages that sinks still have.
+pub struct EventLedger {
+    shared: Arc<Shared>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+struct Shared {
+    state: Mutex<State>,
+    /// The thread waits for work, and [`EventLedger::flush`] for its end.
+    changed: Condvar,
+    send: Send,
+}
+
+#[derive(Default)]
+struct State {
+    totals: BTreeMap<Key, RuleTotals>,
+    open: BTreeMap<Box<str>, OpenEvent>,
+    /// Messages that a sink may still need, by number.
+    unconfirmed: BTreeMap<u64, Arc<EventMessage>>,
+    number: u64,
+    /// Confirmed messages that the file does not know of yet.
+    confirmed: Vec<u64>,
+    /// Changes that are not in the file.
+    changes: Vec<u8>,
+    /// Messages that wait until the changes are on disk.
+    waiting: Vec<(u64, Arc<EventMessage>)>,
+    /// Whether there is a thread that writes.
+    writes: bool,
+    /// Changes were left out, so only a copy of the whole ledger can follow.
+    wants_copy: bool,
+    /// The thread has messages in its hands.
+    busy: bool,
+    closed: bool,
+}
+
+impl std::fmt::Debug for EventLedger {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("EventLedger").finish_non_exhaustive()
+    }
+}
+
+/// Confirms a message when it is dropped.
+struct Confirmation {
+    shared: Weak<Shared>,
+    number: u64,
+}
+
+impl Drop for Confirmation {
+    fn drop(&mut self) {
+        let Some(shared) = self.shared.upgrade() else { return };
+        let mut state = shared.state.lock();
+        if state.unconfirmed.remove(&self.number).is_some() {
+            state.confirmed.push(self.number);
+            shared.changed.notify_all();
+        }
+    }
+}
+
+impl EventLedger {
+    /// Makes a ledger that remembers totals while the process lives, and passes each event on to `send` at once.
+    pub fn new(send: impl Fn(Published) + std::marker::Send + Sync + 'static) -> Self {
+        let shared = Arc::new(Shared { state: Mutex::default(), changed: Condvar::new(), send: Box::new(send) });
+        Self { shared, thread: Mutex::default() }
+    }
+
+    /// Goes on with what an earlier process left in `folder`, unless a folder is open already: sends what was not confirmed, and ends the
+    /// events that were under way at the time `now` (RFC 3339). From then on, events are on disk before sinks get them. A folder that
+    /// cannot be used is logged and tried again.
+    pub fn open(&self, folder: &Path, now: &str) {
+        let mut thread = self.thread.lock();
+        if thread.is_some() {
+            return;
+        }
+        let mut writer = Writer::new(folder, now);
+        let spawned = std::thread::Builder::new().name("event-ledger".to_owned());
+        {
+            let mut state = self.shared.state.lock();
+            (state.writes, state.wants_copy) = (true, true);
+        }
+        writer.open(&self.shared);
+        let shared = Arc::clone(&self.shared);
+        match spawned.spawn(move || writer.run(&shared)) {
+            Ok(started) => *thread = Some(started),
+            Err(error) => {
+                let waiting = {
+                    let mut state = self.shared.state.lock();
+                    state.writes = false;
+                    std::mem::take(&mut state.waiting)
+                };
+                waiting.into_iter().for_each(|(number, event)| self.shared.send(number, event));
+                log::error!(
+                    "cannot start the thread that writes events of lines and zones: {error}; a restart forgets totals and events \
+                     under way: raise the limit of tasks (`TasksMax=`, `ulimit -u`)"
+                );
+            }
+        }
+    }
+
+    /// Takes in an event with the totals of its rule, and passes it on to the sinks once it is on disk. Never waits for the disk.
+    pub fn publish(&self, event: EventMessage, totals: Option<RuleTotals>) {
+        let event = Arc::new(event);
+        let mut state = self.shared.state.lock();
+        let message = state.take(&event, totals);
+        if !state.writes {
+            drop(state);
+            (self.shared.send)(Published::of_event(event, None));
+        } else if state.waiting.len() < MOST_WAITING && !state.closed {
+            state.waiting.push((message, event));
+            self.shared.changed.notify_all();
+        } else {
+            drop(state);
+            self.shared.send(message, event);
+        }
+    }
+
+    /// Returns the totals of a rule; 0 if it is new.
+    pub fn totals(&self, camera: &str, rule: &str, kind: &str) -> RuleTotals {
+        let state = self.shared.state.lock();
+        state.totals.get(&(camera.into(), rule.into(), kind.into())).cloned().unwrap_or_default()
+    }
+
+    /// Sets the totals of a rule, such as to 0.
+    pub fn set_totals(&self, camera: &str, rule: &str, kind: &str, totals: RuleTotals) {
+        let mut state = self.shared.state.lock();
+        state.set((camera.into(), rule.into(), kind.into()), totals);
+        self.shared.changed.notify_all();
+    }
+
+    /// Forgets the totals of all rules for which `has` returns false.
+    pub fn retain(&self, has: impl Fn(&str, &str) -> bool) {
+        let mut state = self.shared.state.lock();
+        let gone: Vec<Key> = state.totals.keys().filter(|(camera, rule, _)| !has(camera, rule)).cloned().collect();
+        for key in gone {
+            state.totals.remove(&key);
+            let (camera, rule, kind) = key;
+            state.change(&Entry::Forgotten { camera, rule, kind });
+        }
+        self.shared.changed.notify_all();
+    }
+
+    /// Waits until all events are passed on to the sinks, or until `deadline`.
+    pub fn flush(&self, deadline: Instant) {
+        let mut state = self.shared.state.lock();
+        while state.busy || !state.waiting.is_empty() {
+            if self.shared.changed.wait_until(&mut state, deadline).timed_out() {
+                return;
+            }
+        }
+    }
+
+    /// Writes down what is left and ends the thread, or leaves it at `deadline`. Call it once the sinks are closed.
+    pub fn close(&self, deadline: Instant) {
+        self.shared.state.lock().closed = true;
+        self.shared.changed.notify_all();
+        if let Some(thread) = self.thread.lock().take() {
+            finished_by([&thread], deadline);
+        }
+    }
+}
+
+impl Shared {
+    /// Passes a message on to the sinks.
+    fn send(self: &Arc<Self>, number: u64, event: Arc<EventMessage>) {
+        let receipt: Receipt = Arc::new(Confirmation { shared: Arc::downgrade(self), number });
+        (self.send)(Published::of_event(event, Some(receipt)));
+    }
+}
+
+impl State {
+    /// Takes in a message; returns its number.
+    fn take(&mut self, event: &Arc<EventMessage>, totals: Option<RuleTotals>) -> u64 {
+        let EventMessage { camera, rule, kind, .. } = &**event;
+        if let Some(totals) = totals {
+            let key = (Arc::clone(camera), Arc::clone(rule), kind.clone());
+            let totals = self.totals.get(&key).map_or_else(|| totals.clone(), |known| known.larger(&totals));
+            self.set(key, totals);
+        }
+        self.number += 1;
+        if self.writes {
+            follow(&mut self.open, event);
+            self.unconfirmed.insert(self.number, Arc::clone(event));
+            self.change(&Entry::Message(self.number, Arc::clone(event)));
+        }
+        self.number
+    }
+
+    /// Sets the totals of a rule.
+    fn set(&mut self, (camera, rule, kind): Key, totals: RuleTotals) {
+        let entry = (camera.clone(), rule.clone(), kind.clone());
+        self.totals.insert(entry, totals.clone());
+        self.change(&Entry::Totals { camera, rule, kind, totals });
+    }
+
+    /// Appends a change to what is to be written.
+    fn change(&mut self, entry: &Entry) {
+        if self.wants_copy || !self.writes {
+            return;
+        }
+        entry.write(&mut self.changes);
+        if self.changes.len() > MOST_BYTES {
+            self.copy_next();
+        }
+    }
+
+    /// Writes a copy of the whole ledger next.
+    fn copy_next(&mut self) {
+        self.wants_copy = true;
+        self.changes = Vec::new();
+        self.confirmed.clear();
+    }
+
+    /// Returns the whole ledger as lines.
+    fn copy(&self) -> Vec<u8> {
+        let mut lines = Vec::new();
+        for ((camera, rule, kind), totals) in &self.totals {
+            let (camera, rule, kind) = (camera.clone(), rule.clone(), kind.clone());
+            Entry::Totals { camera, rule, kind, totals: totals.clone() }.write(&mut lines);
+        }
+        self.open.values().for_each(|event| Entry::Open(event.clone()).write(&mut lines));
+        for (number, event) in &self.unconfirmed {
+            Entry::Message(*number, Arc::clone(event)).write(&mut lines);
+        }
+        lines
+    }
+
+    /// Takes in an entry of an earlier process.
+    fn restore(&mut self, entry: Entry, from: &mut Earlier) {
+        match entry {
+            Entry::Copy(_) => {}
+            Entry::Complete => from.is_complete = true,
+            Entry::Totals { camera, rule, kind, totals } => {
+                self.totals.insert((camera, rule, kind), totals);
+            }
+            Entry::Forgotten { camera, rule, kind } => {
+                self.totals.remove(&(camera, rule, kind));
+            }
+            Entry::Open(event) => {
+                from.open.insert(event.event.clone(), event);
+            }
+            Entry::Message(number, event) => {
+                if from.is_complete {
+                    follow(&mut from.open, &event);
+                }
+                from.unconfirmed.insert(number, event);
+            }
+            Entry::Done(numbers) => numbers.iter().for_each(|number| {
+                from.unconfirmed.remove(number);
+            }),
+        }
+    }
+}
+
+/// What an earlier process left.
+#[derive(Default)]
+struct Earlier {
+    /// The copy is over. A message in it may be of an event that has ended: those under way have their own entries.
+    is_complete: bool,
+    open: BTreeMap<Box<str>, OpenEvent>,
+    unconfirmed: BTreeMap<u64, Arc<EventMessage>>,
+}
+
+/// Adds or removes an event that is under way.
+fn follow(open: &mut BTreeMap<Box<str>, OpenEvent>, event: &EventMessage) {
+    match event.phase {
+        EventPhase::Begin | EventPhase::Update => {
+            open.insert(event.event.clone(), OpenEvent::of(event));
+        }
+        EventPhase::End => {
+            open.remove(&event.event);
+        }
+        EventPhase::Moment => {}
+    }
+}
+
+/// The thread that writes.
+struct Writer {
+    folder: PathBuf,
+    /// When the folder was to be opened, as RFC 3339.
+    now: String,
+    file: Option<LedgerFile>,
+    outage: Outage,
+}
+
+impl Writer {
+    fn new(folder: &Path, now: &str) -> Self {
+        let what = format!("the events of lines and zones in {}", folder.display());
+        let cost = "a restart forgets totals and events under way";
+        Self { folder: folder.to_owned(), now: now.to_owned(), file: None, outage: Outage::new(what).costing(cost) }
+    }
+
+    /// Opens the file, and takes in what an earlier process left there.
+    fn open(&mut self, shared: &Shared) {
+        let (file, entries) = match LedgerFile::open(&self.folder) {
+            Ok(opened) => opened,
+            Err(error) => return self.outage.failed(&error.to_string(), Instant::now()),
+        };
+        self.file = Some(file);
+        let mut state = shared.state.lock();
+        // If the file could not be opened at the start, some are of this process.
+        let known = std::mem::take(&mut state.totals);
+        let mut earlier = Earlier::default();
+        entries.into_iter().for_each(|entry| state.restore(entry, &mut earlier));
+        for (key, totals) in known {
+            let before = state.totals.entry(key).or_default();
+            *before = before.larger(&totals);
+        }
+        for event in earlier.unconfirmed.into_values() {
+            let topic = event_topic(&event.camera);
+            let event = Arc::new(EventMessage { topic, ..Arc::unwrap_or_clone(event) });
+            let number = state.take(&event, None);
+            state.waiting.push((number, event));
+        }
+        for event in earlier.open.into_values() {
+            let key = (event.camera.clone(), event.rule.clone(), event.kind.clone());
+            let mut totals = state.totals.get(&key).cloned().unwrap_or_default();
+            let event = Arc::new(event.end(&self.now, &mut totals));
+            let number = state.take(&event, Some(totals));
+            state.waiting.push((number, event));
+        }
+        state.copy_next();
+    }
+
+    fn run(mut self, shared: &Arc<Shared>) {
+        give_way(Rank::Batch);
+        loop {
+            let mut state = shared.state.lock();
+            loop {
+                let retry = self.outage.reason().is_some().then(|| self.outage.next_try(Instant::now()));
+                let work = !state.waiting.is_empty() || !state.changes.is_empty() || !state.confirmed.is_empty();
+                let is_due = retry.is_none_or(|at| at <= Instant::now());
+                if state.closed || !state.waiting.is_empty() || is_due && (work || state.wants_copy) {
+                    break;
+                }
+                match retry {
+                    Some(at) => {
+                        shared.changed.wait_until(&mut state, at);
+                    }
+                    None => shared.changed.wait(&mut state),
+                }
+            }
+            let closed = state.closed;
+            if self.file.is_none() && self.outage.may_try(Instant::now()) {
+                drop(state);
+                self.open(shared);
+                state = shared.state.lock();
+            }
+            let waiting = std::mem::take(&mut state.waiting);
+            state.busy = true;
+            self.write(state, shared, !waiting.is_empty());
+            for (number, event) in waiting {
+                shared.send(number, event);
+            }
+            shared.state.lock().busy = false;
+            shared.changed.notify_all();
+            if closed {
+                return;
+            }
+        }
+    }
+
+    /// Writes the changes, and waits until they are on disk if messages wait for that.
+    fn write(&mut self, mut state: parking_lot::MutexGuard<'_, State>, shared: &Shared, sync: bool) {
+        let at = Instant::now();
+        let Some(file) = self.file.as_mut().filter(|_| self.outage.may_try(at)) else {
+            return state.copy_next();
+        };
+        let result = if state.wants_copy || file.wants_copy() {
+            let lines = state.copy();
+            state.copy_next();
+            state.wants_copy = false;
+            drop(state);
+            file.write_copy(&lines)
+        } else {
+            let confirmed = std::mem::take(&mut state.confirmed);
+            if !confirmed.is_empty() {
+                let entry = Entry::Done(confirmed);
+                state.change(&entry);
+            }
+            let lines = std::mem::take(&mut state.changes);
+            drop(state);
+            file.append(&lines, sync)
+        };
+        match result {
+            Ok(()) => self.outage.recovered(at),
+            Err(error) => {
+                self.outage.failed(&explain(&error), at);
+                shared.state.lock().copy_next();
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,285 @@
+//! The ledger with crashes at any moment, and damaged files.
+
+#![allow(clippy::unwrap_used)]
+
+use std::collections::BTreeSet;
+use std::fs;
+
+use proptest::prelude::*;
+use serde_json::Value;
+use visiond_message::EventTotals;
+use visiond_system::testing::{hang, wait_until};
+
+use super::*;
+
+const NOW: &str = "2026-05-04T09:30:00.000000000Z";
+
+/// What sinks got.
+type Sent = Arc<Mutex<Vec<Published>>>;
+
+fn ledger(folder: &Path) -> (EventLedger, Sent) {
+    let sent = Sent::default();
+    let sink = Arc::clone(&sent);
+    let ledger = EventLedger::new(move |published| sink.lock().push(published));
+    ledger.open(folder, NOW);
+    (ledger, sent)
+}
+
+fn event(number: u64, phase: EventPhase, event: &str) -> EventMessage {
+    EventMessage {
+        id: format!("m{number}").into(),
+        event: event.into(),
+        camera: "gate".into(),
+        topic: event_topic("gate"),
+        rule: "dock".into(),
+        kind: "zone".into(),
+        phase,
+        at: format!("t{number}"),
+        sequence: number,
+        ..EventMessage::default()
+    }
+}
+
+fn totals(begun: u64, ended: u64) -> RuleTotals {
+    RuleTotals { begun, ended, ..RuleTotals::default() }
+}
+
+/// Id, event, phase and reason of what sinks got.
+fn told(sent: &Sent) -> Vec<String> {
+    let sent = sent.lock();
+    let words = |published: &Published| {
+        let event: Value = serde_json::from_slice(published.line()).unwrap();
+        let word = |key: &str| event[key].as_str().unwrap_or_default().to_owned();
+        let id = if word("reason") == "restart" { "new".to_owned() } else { word("id") };
+        format!("{id} {} {} {}", word("event"), word("phase"), word("reason")).trim_end().to_owned()
+    };
+    sent.iter().map(words).collect()
+}
+
+/// Copies the files of a running ledger, as a crash would leave them.
+fn crash(folder: &Path) -> tempfile::TempDir {
+    let copy = tempfile::tempdir().unwrap();
+    for file in fs::read_dir(folder).unwrap().map(|file| file.unwrap()) {
+        fs::copy(file.path(), copy.path().join(file.file_name())).unwrap();
+    }
+    copy
+}
+
+#[test]
+fn the_next_start_sends_what_was_not_confirmed_and_ends_what_was_under_way() {
+    let folder = tempfile::tempdir().unwrap();
+    let (ledger, sent) = ledger(folder.path());
+    ledger.publish(event(1, EventPhase::Begin, "a"), Some(totals(1, 0)));
+    ledger.publish(event(2, EventPhase::Begin, "b"), Some(totals(2, 0)));
+    ledger.publish(event(3, EventPhase::Update, "a"), Some(totals(2, 0)));
+    ledger.flush(hang());
+    assert_eq!(told(&sent), ["m1 a begin", "m2 b begin", "m3 a update"]);
+    sent.lock().remove(0);
+    wait_until("the confirmation", || ledger.shared.state.lock().confirmed.is_empty());
+    ledger.publish(event(4, EventPhase::End, "b"), Some(totals(2, 1)));
+    ledger.flush(hang());
+
+    let left = crash(folder.path());
+    let (next, sent) = self::ledger(left.path());
+    next.flush(hang());
+    assert_eq!(told(&sent), ["m2 b begin", "m3 a update", "m4 b end", "new a end restart"]);
+    let end: Value = serde_json::from_slice(sent.lock().last().unwrap().line()).unwrap();
+    assert_eq!((&end["at"], &end["since"], &end["sequence"]), (&NOW.into(), &"t3".into(), &3.into()));
+    assert_eq!((&end["camera"], &end["rule"], &end["totals"]["begun"]), (&"gate".into(), &"dock".into(), &2.into()));
+    assert_eq!(&**sent.lock()[0].topic(), "gate!events");
+    assert_eq!(next.totals("gate", "dock", "zone"), totals(2, 2));
+    sent.lock().clear();
+    next.close(hang());
+
+    let (last, sent) = self::ledger(left.path());
+    last.flush(hang());
+    assert!(told(&sent).is_empty(), "all of it is over and confirmed");
+    assert_eq!(last.totals("gate", "dock", "zone"), totals(2, 2));
+}
+
+#[test]
+fn totals_end_with_their_rule_or_when_they_are_reset() {
+    let folder = tempfile::tempdir().unwrap();
+    let (ledger, _) = ledger(folder.path());
+    ledger.publish(event(1, EventPhase::Moment, "a"), Some(totals(5, 5)));
+    ledger.publish(event(2, EventPhase::Moment, "b"), Some(totals(3, 3)));
+    assert_eq!(ledger.totals("gate", "dock", "zone"), totals(5, 5), "none goes back");
+    ledger.set_totals("gate", "dock", "zone", totals(0, 0));
+    ledger.set_totals("gate", "door", "line", totals(7, 0));
+    ledger.retain(|camera, rule| (camera, rule) == ("gate", "dock"));
+    ledger.publish(event(3, EventPhase::Moment, "c"), Some(totals(1, 1)));
+    ledger.close(hang());
+    drop(ledger);
+    let (next, _) = self::ledger(folder.path());
+    assert_eq!(next.totals("gate", "dock", "zone"), totals(1, 1));
+    assert_eq!(next.totals("gate", "door", "line"), totals(0, 0));
+}
+
+#[test]
+fn a_damaged_file_costs_at_most_the_entries_that_are_damaged() {
+    let folder = tempfile::tempdir().unwrap();
+    let (ledger, sent) = ledger(folder.path());
+    for number in 0..5 {
+        ledger.publish(event(2 * number, EventPhase::Begin, &format!("e{number}")), Some(totals(number + 1, number)));
+        ledger.publish(
+            event(2 * number + 1, EventPhase::End, &format!("e{number}")),
+            Some(totals(number + 1, number + 1)),
+        );
+        ledger.flush(hang());
+        sent.lock().clear();
+    }
+    ledger.publish(event(10, EventPhase::Begin, "last"), Some(totals(6, 5)));
+    ledger.flush(hang());
+    let left = crash(folder.path());
+    let files = ["events.0", "events.1"].map(|name| fs::read(left.path().join(name)).unwrap_or_default());
+    let whole = files.into_iter().max_by_key(Vec::len).unwrap();
+    assert!(whole.len() > 1000);
+    // A file whose copy is not complete does not count.
+    let complete = b" \"complete\"\n";
+    let copy = whole.windows(complete.len()).position(|bytes| bytes == complete).unwrap() + complete.len();
+    for at in 0..whole.len() {
+        for cut in [true, false] {
+            let mut bytes = whole.clone();
+            if cut {
+                bytes.truncate(at);
+            } else {
+                bytes[at] ^= 0x10;
+            }
+            let Some((_, entries)) = file::parse(&bytes) else {
+                assert!(at < copy, "{at} {cut}");
+                continue;
+            };
+            let (mut state, mut earlier) = (State::default(), Earlier::default());
+            entries.into_iter().for_each(|entry| state.restore(entry, &mut earlier));
+            let known = state.totals.values().next().cloned().unwrap_or_default();
+            assert!(known.begun <= 6 && known.ended <= 5, "{at} {cut} {known:?}");
+            if !cut && at >= copy {
+                assert!(known.begun >= 5, "{at} {known:?}");
+            }
+            assert!(earlier.open.len() <= 2, "{at} {cut}");
+        }
+    }
+}
+
+#[test]
+fn the_file_stays_small_and_so_does_the_memory() {
+    let folder = tempfile::tempdir().unwrap();
+    let (ledger, sent) = ledger(folder.path());
+    for number in 0..20_000 {
+        ledger.publish(event(number, EventPhase::Moment, "e"), Some(totals(number, number)));
+        if number % 500 == 0 {
+            ledger.flush(hang());
+            sent.lock().clear();
+        }
+    }
+    ledger.flush(hang());
+    let bytes = |name: &str| fs::metadata(folder.path().join(name)).map_or(0, |file| file.len());
+    assert!(bytes("events.0") + bytes("events.1") < 16 << 20);
+    sent.lock().clear();
+    assert!(ledger.shared.state.lock().unconfirmed.is_empty());
+    ledger.close(hang());
+    drop(ledger);
+    let (next, sent) = self::ledger(folder.path());
+    next.flush(hang());
+    assert!(told(&sent).is_empty());
+    assert_eq!(next.totals("gate", "dock", "zone").begun, 19_999);
+}
+
+#[test]
+fn sinks_get_events_without_a_usable_folder_and_a_second_process_leaves_it_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let not_a_folder = folder.path().join("file");
+    fs::write(&not_a_folder, "").unwrap();
+    let (ledger, sent) = ledger(&not_a_folder);
+    ledger.publish(event(1, EventPhase::Begin, "a"), Some(totals(1, 0)));
+    ledger.flush(hang());
+    assert_eq!(told(&sent), ["m1 a begin"]);
+    // Once the folder can be used, the ledger has what happened before.
+    fs::remove_file(&not_a_folder).unwrap();
+    wait_until("the folder", || not_a_folder.join("events.0").exists());
+    ledger.close(hang());
+
+    let (first, _) = self::ledger(folder.path());
+    let (second, sent) = self::ledger(folder.path());
+    second.publish(event(2, EventPhase::Moment, "b"), None);
+    second.flush(hang());
+    assert_eq!(told(&sent), ["m2 b moment"]);
+    first.close(hang());
+    second.close(hang());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 40, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Whatever is lost in memory at a crash: every begin that a sink got has its end after the next start, ends once, and no total that a
+    /// sink got goes back.
+    #[test]
+    fn after_crashes_every_begin_has_its_end_and_no_total_goes_back(
+        runs in proptest::collection::vec(
+            proptest::collection::vec((0..4_u8, 0..6_usize, any::<bool>()), 0..25), 1..5),
+    ) {
+        let mut folder = tempfile::tempdir().unwrap();
+        // Event and phase of each message that a sink has for good, by id, in order.
+        let (mut got, mut ids, mut number, mut highest) = (Vec::<(String, String)>::new(), BTreeSet::new(), 0, 0);
+        for actions in runs {
+            let (ledger, sent) = ledger(folder.path());
+            ledger.flush(hang());
+            let mut open: Vec<String> = Vec::new();
+            let mut counted = ledger.totals("gate", "dock", "zone");
+            prop_assert!(counted.begun >= highest);
+            let mut take = |sent: &Sent, all: bool| {
+                let mut sent = sent.lock();
+                let count = if all { sent.len() } else { sent.len().min(1) };
+                for published in sent.drain(..count) {
+                    let event: Value = serde_json::from_slice(published.line()).unwrap();
+                    let word = |key: &str| event[key].as_str().unwrap().to_owned();
+                    highest = highest.max(event["totals"]["begun"].as_u64().unwrap());
+                    if ids.insert(word("id")) {
+                        got.push((word("event"), word("phase")));
+                    }
+                }
+            };
+            for (action, pick, flush) in actions {
+                number += 1;
+                match action {
+                    0 | 1 => {
+                        counted.begun += 1;
+                        let name = format!("e{number}");
+                        let total = Some(EventTotals { begun: counted.begun, inside: None });
+                        ledger.publish(EventMessage { totals: total, ..event(number, EventPhase::Begin, &name) }, Some(counted.clone()));
+                        open.push(name);
+                    }
+                    2 if !open.is_empty() => {
+                        counted.ended += 1;
+                        let name = open.swap_remove(pick % open.len());
+                        let total = Some(EventTotals { begun: counted.begun, inside: None });
+                        ledger.publish(EventMessage { totals: total, ..event(number, EventPhase::End, &name) }, Some(counted.clone()));
+                    }
+                    _ => take(&sent, false),
+                }
+                if flush {
+                    ledger.flush(hang());
+                }
+            }
+            // What the files have now; then a sink gets some more, which the files may not know.
+            let left = crash(folder.path());
+            drop(sent);
+            ledger.close(hang());
+            folder = left;
+        }
+        let (ledger, sent) = ledger(folder.path());
+        ledger.flush(hang());
+        let mut all = got.clone();
+        for published in sent.lock().iter() {
+            let event: Value = serde_json::from_slice(published.line()).unwrap();
+            let word = |key: &str| event[key].as_str().unwrap().to_owned();
+            if ids.insert(word("id")) {
+                all.push((word("event"), word("phase")));
+            }
+        }
+        for (event, phase) in &got {
+            let ends = all.iter().filter(|(other, phase)| other == event && phase == "end").count();
+            prop_assert!(ends == 1, "{event} {phase}: {ends} ends");
+        }
+    }
+}
