@@ -34,7 +34,7 @@ fn config(film: &str, rules: &str) -> String {
     )
 }
 
-const RULES: &str = "[[camera.line]]\nname = \"middle\"\npoints = [[0.5, 0.0], [0.5, 1.0]]\nsides = [\"east\", \"west\"]\n\
+const RULES: &str = "[camera.annotate]\ndirectory = \"{dir}/images\"\non_event = true\n[[camera.line]]\nname = \"middle\"\npoints = [[0.5, 0.0], [0.5, 1.0]]\nsides = [\"east\", \"west\"]\n\
     [[camera.line]]\nname = \"beside\"\npoints = [[0.5, 0.0], [0.5, 0.5]]\n\
     [[camera.zone]]\nname = \"left\"\npolygon = [[0, 0], [240, 0], [240, 256], [0, 256]]\nframe_size = [480, 256]\n\
     occupancy = { at_least = 1, lasting = \"0.5 s\" }\n\
@@ -77,6 +77,15 @@ fn a_walk_to_the_left_and_back_is_two_crossings_and_a_visit() {
     // The film has a second at each end and in its middle to settle, so the crossing is at the middle of each half.
     let at = |event: &Value| event["sequence"].as_u64().unwrap();
     assert!((5..=18).contains(&at(&events[0])) && (25..=38).contains(&at(&events[3])), "{:?}", told(&events));
+    let mut images: Vec<_> = events.iter().map(|event| event["image"].as_str().unwrap().to_owned()).collect();
+    images.sort();
+    images.dedup();
+    let mut stored: Vec<_> = std::fs::read_dir(ended.daemon.path("images"))
+        .unwrap()
+        .map(|file| file.unwrap().file_name().into_string().unwrap())
+        .collect();
+    stored.sort();
+    assert_eq!((images.len(), &images), (4, &stored), "one of each event");
     let log = ended.log;
     assert!(!log.contains("WARN") && !log.contains("ERROR"), "{log}");
 }

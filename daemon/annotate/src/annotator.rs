@@ -24,7 +24,7 @@ use visiond_telemetry::metrics::Counter;
 use visiond_telemetry::trace;
 
 use super::draw::draw_with_tails;
-use super::picture_folder::{PictureFolder, encode};
+use super::picture_folder::{PictureFolder, encode, event_file, extension};
 use super::rgb_converter::RgbConverter;
 use super::trails::{Tails, Trails};
 use super::upright::upright;
@@ -58,8 +58,22 @@ struct Counters {
     outage: Mutex<Option<String>>,
 }
 
-/// A frame to draw, how to turn it, its detections and their tails.
-type Job = (Arc<Frame>, Orientation, Arc<Message>, Tails);
+/// The most images of events that wait for a frame.
+const MOST_WAITING: usize = 64;
+
+/// A frame to draw.
+#[derive(Debug)]
+struct Job {
+    frame: Arc<Frame>,
+    /// How to turn it.
+    seen: Orientation,
+    message: Arc<Message>,
+    tails: Tails,
+    /// Whether to store it by its number.
+    numbered: bool,
+    /// The names of the images of events to store it as.
+    events: Vec<Arc<str>>,
+}
 
 /// Passes frames to the drawing thread.
 #[derive(Debug, Default)]
@@ -73,6 +87,8 @@ struct Slot {
 struct SlotState {
     /// In their order, at most one of each [`Message::topic`], so that models that finish at once lose no image to each other.
     waiting: VecDeque<Job>,
+    /// The names of images of events that no frame has been taken for yet.
+    events: Vec<Arc<str>>,
     /// How often waiting frames were forgotten: see [`Annotator::forget`]. A frame that was taken before the last time is not stored.
     forgotten: u64,
     /// Whether an image is being stored.
@@ -82,7 +98,7 @@ struct SlotState {
 
 impl SlotState {
     fn is_taken(&self, topic: &str) -> bool {
-        self.waiting.iter().any(|(_, _, message, _)| *message.topic == *topic)
+        self.waiting.iter().any(|job| *job.message.topic == *topic)
     }
 }
 
@@ -126,6 +142,8 @@ pub struct Annotator {
     camera: String,
     every: u64,
     on_detection: bool,
+    on_event: bool,
+    extension: &'static str,
     /// How many frames each model has offered, by [`Message::topic`].
     offered: Mutex<Vec<(Arc<str>, u64)>>,
     /// Of every frame that is offered, so that tails are whole on the few that are drawn. The drawing thread never takes this lock.
@@ -165,6 +183,8 @@ impl Annotator {
             camera: camera.to_owned(),
             every: config.every,
             on_detection: config.on_detection,
+            on_event: config.on_event,
+            extension: extension(config.format),
             offered: Mutex::default(),
             trails: Mutex::default(),
             counters,
@@ -178,34 +198,54 @@ impl Annotator {
         PictureFolder::check(&config.directory).map_err(|error| cannot_write(config, camera, &error))
     }
 
+    /// Returns the name of the image of an event, in the folder; `None` if the configuration does not ask for images of events.
+    pub fn event_image(&self, event: &str) -> Option<Arc<str>> {
+        self.on_event.then(|| event_file(&self.camera, event, self.extension).into())
+    }
+
     /// Offers a frame with its detections, and how models see it; it is drawn that way if the configuration selects it and no other
     /// frame of the same model waits. Never waits.
-    pub fn offer(&self, frame: Arc<Frame>, seen: Orientation, message: Arc<Message>) {
-        self.put(frame, seen, message, false);
+    ///
+    /// The frame is also stored as the images of `events`, see [`Annotator::event_image`], in place of what they were before. If another
+    /// frame waits, the next one is.
+    pub fn offer(&self, frame: Arc<Frame>, seen: Orientation, message: Arc<Message>, events: &[Arc<str>]) {
+        self.put(frame, seen, message, events, false);
     }
 
     /// Like [`Annotator::offer`], but waits while another frame of the same model waits. For sources that are read as fast as possible.
-    pub fn offer_wait(&self, frame: Arc<Frame>, seen: Orientation, message: Arc<Message>) {
-        self.put(frame, seen, message, true);
+    pub fn offer_wait(&self, frame: Arc<Frame>, seen: Orientation, message: Arc<Message>, events: &[Arc<str>]) {
+        self.put(frame, seen, message, events, true);
     }
 
-    fn put(&self, frame: Arc<Frame>, seen: Orientation, message: Arc<Message>, may_wait: bool) {
+    fn put(&self, frame: Arc<Frame>, seen: Orientation, message: Arc<Message>, events: &[Arc<str>], may_wait: bool) {
         self.trails.lock().add(&message, seen);
         let has_turn = self.every > 0 && self.number(&message.topic).is_multiple_of(self.every);
         let has_detection = self.on_detection && !message.detections.is_empty();
-        if !has_turn && !has_detection {
+        let numbered = has_turn || has_detection;
+        if !numbered && !self.on_event {
             return;
         }
         let mut state = self.slot.state.lock();
+        for event in events {
+            if state.events.len() < MOST_WAITING && !state.events.contains(event) {
+                state.events.push(Arc::clone(event));
+            }
+        }
+        // Events are about the objects of the camera's first model.
+        let has_event = !state.events.is_empty() && *message.topic == *message.camera;
+        if !numbered && !has_event {
+            return;
+        }
         let forgotten = state.forgotten;
         while may_wait && state.is_taken(&message.topic) && !state.closed && state.forgotten == forgotten {
             self.slot.changed.wait(&mut state);
         }
         if state.is_taken(&message.topic) || state.closed || state.forgotten != forgotten {
-            self.counters.dropped_busy.add(1);
+            self.counters.dropped_busy.add(u64::from(numbered));
         } else {
             let tails = self.trails.lock().tails(&message);
-            state.waiting.push_back((frame, seen, message, tails));
+            let events = if has_event { std::mem::take(&mut state.events) } else { Vec::new() };
+            state.waiting.push_back(Job { frame, seen, message, tails, numbered, events });
             self.slot.changed.notify_all();
         }
     }
@@ -226,6 +266,7 @@ impl Annotator {
         let mut state = self.slot.state.lock();
         state.forgotten += 1;
         let waiting = std::mem::take(&mut state.waiting).len();
+        state.events.clear();
         self.slot.changed.notify_all();
         while state.storing && !self.slot.changed.wait_until(&mut state, deadline).timed_out() {}
         let is_done = !state.storing;
@@ -298,7 +339,8 @@ impl Drawer {
     fn run(&mut self) {
         let opened = self.folder.open();
         self.note(&opened);
-        while let Some(((frame, seen, message, tails), forgotten)) = self.slot.take() {
+        while let Some((job, forgotten)) = self.slot.take() {
+            let Job { frame, seen, message, tails, numbered, events } = job;
             if !self.outage.may_try(Instant::now()) {
                 self.lost();
                 continue;
@@ -321,12 +363,21 @@ impl Drawer {
                 self.counters.dropped_busy.add(1);
                 continue;
             }
-            let stored = encoded.and_then(|bytes| self.folder.store(&message, &bytes));
+            let stored = encoded.and_then(|bytes| {
+                if numbered {
+                    self.folder.store(&message, &bytes)?;
+                    self.counters.written.add(1);
+                }
+                for event in &events {
+                    self.folder.store_event(event, &bytes)?;
+                    self.counters.written.add(1);
+                }
+                Ok(())
+            });
             self.slot.end_storing();
             self.note(&stored);
-            match stored {
-                Ok(()) => self.counters.written.add(1),
-                Err(_) => self.lost(),
+            if stored.is_err() {
+                self.lost();
             }
         }
     }

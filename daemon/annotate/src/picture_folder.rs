@@ -91,6 +91,11 @@ impl PictureFolder {
         self.store_as(format!("{}-{sequence:08}{model}.{}", self.camera, extension(self.format)), encoded)
     }
 
+    /// Stores the image of an event, by its [`event_file`].
+    pub fn store_event(&mut self, name: &str, encoded: &[u8]) -> io::Result<()> {
+        self.store_as(name.to_owned(), encoded)
+    }
+
     fn store_as(&mut self, name: String, encoded: &[u8]) -> io::Result<()> {
         self.open()?;
         let path = self.directory.join(name);
@@ -135,6 +140,9 @@ impl PictureFolder {
     fn has_picture(&self, name: &OsStr) -> bool {
         let rest = name.to_str().and_then(|name| name.strip_prefix(&self.camera)?.strip_prefix('-'));
         let number = rest.and_then(|rest| rest.strip_suffix(".jpg").or_else(|| rest.strip_suffix(".png")));
+        if number.is_some_and(is_event) {
+            return true;
+        }
         let is_name = |model: &str| {
             !model.is_empty() && model.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte))
         };
@@ -146,6 +154,21 @@ impl PictureFolder {
         // "door-00000001.jpg" belongs to "door", "door-2-00000001.jpg" to "door-2".
         number.is_some_and(|number| number.len() >= 8 && number.bytes().all(|byte| byte.is_ascii_digit()))
     }
+}
+
+/// Returns the name of the image of an event: `door-5d0c9f3ab1e2774f-e7.jpg`.
+pub fn event_file(camera: &str, event: &str, extension: &str) -> String {
+    format!("{camera}-{event}.{extension}")
+}
+
+/// Whether a text has the form of an event's id: sixteen hexadecimal digits, and a number.
+fn is_event(text: &str) -> bool {
+    text.split_once("-e").is_some_and(|(process, number)| {
+        process.len() == 16
+            && process.bytes().all(|byte| byte.is_ascii_hexdigit())
+            && !number.is_empty()
+            && number.bytes().all(|byte| byte.is_ascii_digit())
+    })
 }
 
 /// Encodes an image.

@@ -598,7 +598,7 @@ path = "b"
             "8:1 this camera must name its model: set `model` to one of \"n\", \"m\", or `models` to several",
             "14:9 no model has the name \"nn\": did you mean \"n\"?",
             "16:17 another camera uses this device, and only one can open it: name another device, or set `enabled = false`",
-            "17:1 this table never stores an image: set `every = 30` or `on_detection = true`",
+            "17:1 this table never stores an image: set `every = 30`, `on_detection = true` or `on_event = true`",
             "20:8 two cameras have the name \"door\": give each its own name",
             "24:16 `camera.source.width` requires `container = \"raw\"`: Y4M carries it, so remove this key",
             "28:1 raw frames need `width` and `height`, because they carry no header",

@@ -333,8 +333,10 @@ impl Checks<'_> {
         if let (Some(annotate), Some(span)) = (&camera.annotate.value, &camera.annotate.place.span)
             && annotate.every.is(&0)
             && annotate.on_detection.is(&false)
+            && annotate.on_event.is(&false)
         {
-            let message = "this table never stores an image: set `every = 30` or `on_detection = true`";
+            let message =
+                "this table never stores an image: set `every = 30`, `on_detection = true` or `on_event = true`";
             self.0.absence(span.clone(), message, None);
         }
         if camera.smooth.is(&true) && !camera.track.place.is_set() {

@@ -94,6 +94,9 @@ pub struct EventMessage {
     /// Box of the object, if it is in the frame.
     #[serde(rename = "box", skip_serializing_if = "Option::is_none")]
     pub bounds: Option<BoxMessage>,
+    /// Name of the image file in the folder of `[camera.annotate]`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub image: Option<Arc<str>>,
     /// The number of objects in the zone.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub count: Option<u32>,

@@ -185,7 +185,13 @@ impl Collector {
                 let mut tracks = tracks.lock();
                 tracks.step(settings, result, buffers);
                 // Under the lock, so that no event follows the ends of all.
-                tracks.apply_rules(settings, result, buffers, (&self.metrics.name, &self.outlet));
+                tracks.apply_rules(
+                    settings,
+                    result,
+                    buffers,
+                    self.annotator.as_deref(),
+                    (&self.metrics.name, &self.outlet),
+                );
             }
             None => buffers.clear(),
         }
@@ -204,8 +210,10 @@ impl Collector {
     /// Publishes a message that `lane` has made, unless the limit of messages is reached, and passes the frame's pixels to
     /// the live view and the annotator. Waits only for a sink or an annotator that must lose nothing.
     ///
+    /// `images` are the names of the images of events that the frame is for.
+    ///
     /// With a group, the message is published as a part of the frame's, now or later; [`Collector::drop_frame`] comes next.
-    pub fn publish(&self, mut message: Message, view: Option<Arc<Frame>>, lane: &LaneMetrics) {
+    pub fn publish(&self, mut message: Message, view: Option<Arc<Frame>>, images: &[Arc<str>], lane: &LaneMetrics) {
         if self.group.is_none() && !self.outlet.message_limit.spend() {
             return;
         }
@@ -229,8 +237,8 @@ impl Collector {
         self.view.offer(&frame, &message);
         if let Some(annotator) = &self.annotator {
             match self.delivery {
-                Delivery::NewestWins => annotator.offer(frame, self.view_spec.orientation, message),
-                Delivery::Lossless => annotator.offer_wait(frame, self.view_spec.orientation, message),
+                Delivery::NewestWins => annotator.offer(frame, self.view_spec.orientation, message, images),
+                Delivery::Lossless => annotator.offer_wait(frame, self.view_spec.orientation, message, images),
             }
         }
     }

@@ -600,7 +600,8 @@ impl Lane {
             let message = camera.join(&LaneResult { crops, ..result }, state.tracks.reports(), start);
             drop(trace);
             self.metrics.enter(Activity::Publishing);
-            camera.publish(message, frame.filter(|_| camera.wants_view()), &self.metrics);
+            let view = frame.filter(|_| camera.wants_view());
+            camera.publish(message, view, state.tracks.images(), &self.metrics);
             camera.drop_frame(ticket);
             self.metrics.enter(Activity::Looking);
         }

@@ -21,6 +21,7 @@ fn config(directory: &Path) -> AnnotateConfig {
         directory: directory.to_owned(),
         every: 1,
         on_detection: false,
+        on_event: false,
         format: PictureFormat::Jpeg,
         keep: 1000,
     }
@@ -67,7 +68,7 @@ fn the_newest_pictures_are_kept_also_over_a_restart_and_beside_other_cameras() {
             Annotator::start(&AnnotateConfig { keep: 3, format, ..config(&directory) }, "door", IfUnusable::Retry)
                 .unwrap();
         for sequence in range {
-            annotator.offer_wait(frame(&pool, sequence), Orientation::UPRIGHT, message(sequence, 1));
+            annotator.offer_wait(frame(&pool, sequence), Orientation::UPRIGHT, message(sequence, 1), &[]);
         }
         annotator.close(hang());
     }
@@ -91,6 +92,7 @@ fn only_what_is_asked_for_is_drawn() {
             frame(&pool, sequence),
             Orientation::UPRIGHT,
             message(sequence, usize::from(sequence == 6)),
+            &[],
         );
     }
     assert_eq!(annotator.close(hang()), AnnotateCounts { written: 4, dropped_busy: 0, failed: 0, outage: None });
@@ -98,6 +100,57 @@ fn only_what_is_asked_for_is_drawn() {
         names(folder.path()),
         ["door-00000000.jpg", "door-00000004.jpg", "door-00000006.jpg", "door-00000008.jpg"]
     );
+}
+
+#[test]
+fn an_event_has_the_last_image_that_was_asked_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let pool = pool();
+    let asked = AnnotateConfig { every: 0, on_event: true, keep: 2, ..config(folder.path()) };
+    let annotator = Annotator::start(&asked, "door", IfUnusable::Retry).unwrap();
+    let image = |number: u64| annotator.event_image(&format!("5d0c9f3ab1e2774f-e{number}")).unwrap();
+    let bytes = |number| fs::metadata(folder.path().join(&*image(number))).map_or(0, |file| file.len());
+    let offer = |sequence, boxes, events: &[Arc<str>]| {
+        annotator.offer_wait(frame(&pool, sequence), Orientation::UPRIGHT, message(sequence, boxes), events);
+    };
+    offer(0, 0, &[]);
+    offer(1, 0, &[image(1)]);
+    wait_until("the first image", || bytes(1) > 0);
+    let plain = bytes(1);
+    offer(2, 1, &[image(1), image(2)]);
+    wait_until("the second image", || bytes(2) > 0);
+    assert!(bytes(1) == bytes(2) && bytes(1) > plain, "the better one has a box");
+    offer(3, 1, &[image(3)]);
+    assert_eq!(annotator.close(hang()), AnnotateCounts { written: 4, dropped_busy: 0, failed: 0, outage: None });
+    assert_eq!(names(folder.path()), ["door-5d0c9f3ab1e2774f-e2.jpg", "door-5d0c9f3ab1e2774f-e3.jpg"]);
+    // They count after a restart as well.
+    let numbered = AnnotateConfig { every: 1, on_event: false, ..asked };
+    let annotator = Annotator::start(&numbered, "door", IfUnusable::Retry).unwrap();
+    assert_eq!(annotator.event_image("5d0c9f3ab1e2774f-e4"), None);
+    annotator.offer_wait(frame(&pool, 7), Orientation::UPRIGHT, message(7, 1), &[]);
+    annotator.close(hang());
+    assert_eq!(names(folder.path()), ["door-00000007.jpg", "door-5d0c9f3ab1e2774f-e3.jpg"]);
+}
+
+#[test]
+fn an_event_that_finds_another_frame_waiting_gets_the_next_one() {
+    let (pool, mut annotator) = (pool(), without_a_thread());
+    annotator.every = 0;
+    let offer = |sequence, topic: &str, events: &[Arc<str>]| {
+        let message = Message { topic: topic.into(), ..message(sequence, 1).as_ref().clone() };
+        annotator.offer(frame(&pool, sequence), Orientation::UPRIGHT, Arc::new(message), events);
+    };
+    offer(1, "door", &["a".into()]);
+    offer(2, "door", &["b".into(), "c".into()]);
+    assert_eq!(annotator.counts().dropped_busy, 0, "no image is lost");
+    let taken = || annotator.slot.take().map(|(job, _)| (job.message.sequence, job.events.join(" "))).unwrap();
+    assert_eq!(taken(), (1, "a".to_owned()));
+    offer(3, "door/plates", &[]);
+    offer(4, "door", &[]);
+    assert_eq!(taken(), (4, "b c".to_owned()), "of the model that has tracks");
+    offer(5, "door", &[]);
+    (0..1000).for_each(|event| offer(6, "door", &[format!("{event}").into()]));
+    assert!(annotator.slot.state.lock().events.len() <= MOST_WAITING);
 }
 
 /// A message with a track whose box moves from the left to the right.
@@ -118,7 +171,7 @@ fn an_object_has_a_tail_of_the_frames_that_were_not_drawn_too() {
     let asked = AnnotateConfig { every: 12, format: PictureFormat::Png, ..config(folder.path()) };
     let annotator = Annotator::start(&asked, "door", IfUnusable::Retry).unwrap();
     for sequence in 0..13 {
-        annotator.offer_wait(frame(&pool, sequence), Orientation::UPRIGHT, moving(sequence));
+        annotator.offer_wait(frame(&pool, sequence), Orientation::UPRIGHT, moving(sequence), &[]);
     }
     annotator.close(hang());
     assert_eq!(names(folder.path()), ["door-00000000.png", "door-00000012.png"]);
@@ -144,7 +197,7 @@ fn a_busy_drawer_drops_frames_by_count_and_gives_their_buffers_back() {
     let mut offered = 0;
     while annotator.counts().dropped_busy < 20 {
         // The pool of four hang runs dry: one waits, one is being converted.
-        annotator.offer(frame(&pool, offered), Orientation::UPRIGHT, message(offered, 1));
+        annotator.offer(frame(&pool, offered), Orientation::UPRIGHT, message(offered, 1), &[]);
         offered += 1;
     }
     let counts = annotator.close(hang());
@@ -159,6 +212,8 @@ fn without_a_thread() -> Annotator {
         camera: "door".to_owned(),
         every: 1,
         on_detection: false,
+        on_event: true,
+        extension: "jpg",
         offered: Mutex::default(),
         trails: Mutex::default(),
         counters: Arc::default(),
@@ -173,24 +228,24 @@ fn models_that_finish_at_once_lose_no_image_to_each_other() {
     let of_model =
         |topic: &str, sequence| Arc::new(Message { topic: topic.into(), ..message(sequence, 1).as_ref().clone() });
     for topic in ["door", "door/plates", "door/faces"] {
-        annotator.offer(frame(&pool, 7), Orientation::UPRIGHT, of_model(topic, 7));
+        annotator.offer(frame(&pool, 7), Orientation::UPRIGHT, of_model(topic, 7), &[]);
     }
     assert_eq!(annotator.counts().dropped_busy, 0);
-    annotator.offer(frame(&pool, 8), Orientation::UPRIGHT, of_model("door/plates", 8));
+    annotator.offer(frame(&pool, 8), Orientation::UPRIGHT, of_model("door/plates", 8), &[]);
     assert_eq!(annotator.counts().dropped_busy, 1, "one of each waits");
     annotator.slot.close();
     let order: Vec<_> =
-        std::iter::from_fn(|| annotator.slot.take()).map(|((_, _, message, _), _)| message.topic.to_string()).collect();
+        std::iter::from_fn(|| annotator.slot.take()).map(|(job, _)| job.message.topic.to_string()).collect();
     assert_eq!(order, ["door", "door/plates", "door/faces"]);
 }
 
 #[test]
 fn a_lane_that_waits_is_released_by_close() {
     let (pool, annotator) = (pool(), without_a_thread());
-    annotator.offer_wait(frame(&pool, 0), Orientation::UPRIGHT, message(0, 1));
+    annotator.offer_wait(frame(&pool, 0), Orientation::UPRIGHT, message(0, 1), &[]);
     std::thread::scope(|scope| {
         let (second, annotator) = (frame(&pool, 1), &annotator);
-        let lane = scope.spawn(move || annotator.offer_wait(second, Orientation::UPRIGHT, message(1, 1)));
+        let lane = scope.spawn(move || annotator.offer_wait(second, Orientation::UPRIGHT, message(1, 1), &[]));
         wait_until("the lane", || annotator.offered.lock().first().is_some_and(|(_, frames)| *frames == 2));
         annotator.close(Instant::now());
         lane.join().unwrap();
@@ -218,7 +273,7 @@ fn a_folder_that_cannot_be_used_costs_pictures_until_it_can() {
     fs::remove_file(&directory).unwrap();
     let mut sequence = 0;
     wait_until("a picture", || {
-        annotator.offer_wait(frame(&pool, sequence), Orientation::UPRIGHT, message(sequence, 1));
+        annotator.offer_wait(frame(&pool, sequence), Orientation::UPRIGHT, message(sequence, 1), &[]);
         sequence += 1;
         wait_until("the drawer", || annotator.counts().failed + annotator.counts().written == sequence);
         annotator.counts().written == 1
@@ -242,7 +297,7 @@ fn a_fifo_or_a_link_in_the_place_of_the_unfinished_picture_is_removed() {
         let annotator = finishes("the start", start);
         obstacle();
         let pool = pool();
-        annotator.offer_wait(frame(&pool, 0), Orientation::UPRIGHT, message(0, 1));
+        annotator.offer_wait(frame(&pool, 0), Orientation::UPRIGHT, message(0, 1), &[]);
         wait_until("a picture", || annotator.counts().written == 1);
         assert_eq!(fs::read_to_string(&precious).unwrap(), "x");
     }
@@ -256,7 +311,7 @@ fn a_full_disk_loses_pictures_by_count_and_leaves_no_half_ones() {
     let pool = pool();
     let annotator = Annotator::start(&config(&directory), "door", IfUnusable::Retry).unwrap();
     for sequence in 0..3 {
-        annotator.offer_wait(frame(&pool, sequence), Orientation::UPRIGHT, message(sequence, 1));
+        annotator.offer_wait(frame(&pool, sequence), Orientation::UPRIGHT, message(sequence, 1), &[]);
     }
     wait_until("the full disk", || annotator.counts().failed == 3);
     assert!(names(&directory).is_empty());
@@ -264,7 +319,7 @@ fn a_full_disk_loses_pictures_by_count_and_leaves_no_half_ones() {
     // The disk is tried again after a pause; images until then are lost.
     let mut sequence = 3;
     wait_until("a picture", || {
-        annotator.offer_wait(frame(&pool, sequence), Orientation::UPRIGHT, message(sequence, 1));
+        annotator.offer_wait(frame(&pool, sequence), Orientation::UPRIGHT, message(sequence, 1), &[]);
         sequence += 1;
         wait_until("the drawer", || annotator.counts().failed + annotator.counts().written == sequence);
         annotator.counts().written == 1
@@ -285,11 +340,11 @@ fn a_frame_that_is_forgotten_is_not_stored() {
     let slot = Arc::clone(&annotator.slot);
     // Whether it waits, is drawn or is about to be stored.
     for sequence in 0..20 {
-        annotator.offer_wait(frame(&pool, sequence), Orientation::UPRIGHT, message(sequence, 1));
+        annotator.offer_wait(frame(&pool, sequence), Orientation::UPRIGHT, message(sequence, 1), &[]);
         let before = names(folder.path());
         assert!(annotator.forget(hang()));
         let stored = names(folder.path());
-        annotator.offer_wait(frame(&pool, 100 + sequence), Orientation::UPRIGHT, message(100 + sequence, 1));
+        annotator.offer_wait(frame(&pool, 100 + sequence), Orientation::UPRIGHT, message(100 + sequence, 1), &[]);
         let newest = format!("door-{:08}.png", 100 + sequence);
         wait_until("the next one", || names(folder.path()).contains(&newest));
         let own = format!("door-{sequence:08}.png");
@@ -308,16 +363,18 @@ fn a_lane_that_waits_with_a_frame_does_not_store_it_after_all_were_forgotten() {
         camera: "door".to_owned(),
         every: 1,
         on_detection: false,
+        on_event: true,
+        extension: "jpg",
         offered: Mutex::default(),
         trails: Mutex::default(),
         counters: Arc::default(),
         slot: Arc::clone(&slot),
         thread: Mutex::default(),
     };
-    annotator.offer_wait(frame(&pool, 0), Orientation::UPRIGHT, message(0, 1));
+    annotator.offer_wait(frame(&pool, 0), Orientation::UPRIGHT, message(0, 1), &[]);
     let annotator = Arc::new(annotator);
     let (lane, late) = (Arc::clone(&annotator), frame(&pool, 1));
-    let lane = std::thread::spawn(move || lane.offer_wait(late, Orientation::UPRIGHT, message(1, 1)));
+    let lane = std::thread::spawn(move || lane.offer_wait(late, Orientation::UPRIGHT, message(1, 1), &[]));
     // It waits again, because the slot is full.
     wait_until("the lane to wait", || slot.changed.notify_all() == 1);
     assert!(annotator.forget(hang()));

@@ -192,9 +192,9 @@ fn source() -> impl Strategy<Value = SourceConfig> {
 }
 
 prop_compose! {
-    fn annotate()(directory in path(), every in 0..100_u64, on_detection: bool, format in word(), keep in 0..=1_000_000_000_usize)
+    fn annotate()(directory in path(), every in 0..100_u64, on_detection: bool, on_event: bool, format in word(), keep in 0..=1_000_000_000_usize)
         -> AnnotateConfig {
-        AnnotateConfig { directory, every, on_detection: on_detection || every == 0, format, keep }
+        AnnotateConfig { directory, every, on_detection: on_detection || every == 0 && !on_event, on_event, format, keep }
     }
 }
 

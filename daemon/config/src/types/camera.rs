@@ -55,7 +55,7 @@ section! {
         flip: Option<Flip> as word() => optional(r#""horizontal""#),
         /// The source of its frames.
         source: SourceConfig as union_table() => required_part,
-        /// Images with boxes drawn. Set `every`, `on_detection` or both. Without this table, visiond stores no images.
+        /// Images with boxes drawn. Set `every`, `on_detection`, `on_event`, or several of them. Without this table, visiond stores no images.
         annotate: Option<AnnotateConfig> as table() => optional_part,
         /// Follow objects from frame to frame: their detections have `track` in messages, with an id that lasts. An empty table is
         /// enough. Without it, visiond does not track objects.
@@ -636,10 +636,13 @@ section! {
     pub struct AnnotateConfig {
         /// Folder for the images; created if missing.
         directory: PathBuf as path() => required(r#""/var/lib/visiond/pictures""#),
-        /// Store every n-th frame. Without it, or with 0, only the frames that `on_detection` selects.
+        /// Store every n-th frame. Without it, or with 0, only the frames that `on_detection` and `on_event` select.
         every: u64 as whole(0..=i64::MAX as u64) => derived(("30", 0)),
         /// Store every frame that has a detection.
         on_detection: bool as flag() => default(false),
+        /// Store an image of each event of the camera's lines and zones. A frame that shows the object larger or surer replaces it while the
+        /// event lasts. See docs/events.md.
+        on_event: bool as flag() => default(false),
         /// File format. "jpeg" has quality 90.
         format: PictureFormat as word() => default(PictureFormat::Jpeg),
         /// Maximum number of images per camera; the oldest are deleted. 0: no limit.

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use visiond_annotate::annotator::Annotator;
 use visiond_engine::detector::class_label;
 use visiond_events::{Counters, EndReason, Event, Kind, Object, Phase, Rule, Scene};
 use visiond_frames::timestamp::Timestamp;
@@ -61,6 +62,22 @@ impl RuleSettings {
     }
 }
 
+/// The most events of a camera whose images are replaced by better ones.
+const MOST_PICTURED: usize = 64;
+
+/// How much better a frame must show an object for another image.
+const BETTER: f32 = 1.5;
+
+/// An event under way that has an image.
+#[derive(Debug)]
+struct Pictured {
+    event: u64,
+    track: Option<u64>,
+    image: Arc<str>,
+    /// Of an object, the area of its box times its score; otherwise the count.
+    quality: f32,
+}
+
 /// The lines and zones of a camera, with their state.
 #[derive(Debug, Default)]
 pub struct CameraRules {
@@ -73,6 +90,10 @@ pub struct CameraRules {
     events: Vec<Event>,
     /// The rules that run. A frame that the lane had at a reload still comes with these.
     settings: Arc<[RuleSettings]>,
+    /// The events under way that have an image.
+    pictured: Vec<Pictured>,
+    /// The names of the images that the last frame is for.
+    images: Vec<Arc<str>>,
     /// Whether the camera's tracks end. A frame that a lane still has must begin no event, since none would end it.
     is_over: bool,
 }
@@ -88,10 +109,11 @@ impl CameraRules {
         &mut self,
         settings: &Arc<[RuleSettings]>,
         result: &LaneResult<'_>,
-        reports: &[Option<TrackReport>],
-        ended: &[TrackReport],
+        (reports, ended): (&[Option<TrackReport>], &[TrackReport]),
+        annotator: Option<&Annotator>,
         (camera, outlet): (&Arc<str>, &Outlet),
     ) {
+        self.images.clear();
         if self.is_over || settings.is_empty() && self.scene.is_none() {
             return;
         }
@@ -110,7 +132,43 @@ impl CameraRules {
         self.ended.clear();
         self.ended.extend(ended.iter().map(|report| report.id));
         scene.step(frame.time(), &self.objects, &self.ended, &mut self.events);
+        if let Some(annotator) = annotator {
+            self.picture(annotator);
+        }
         self.publish(&model.labels, (camera, outlet));
+    }
+
+    /// Returns the names of the images of events that the last frame is for. The caller may take them.
+    pub fn images(&mut self) -> &mut Vec<Arc<str>> {
+        &mut self.images
+    }
+
+    /// Finds the events that begin with this frame, or whose object it shows best.
+    fn picture(&mut self, annotator: &Annotator) {
+        let quality = |track: Option<u64>, count: Option<u32>| match track {
+            Some(track) => {
+                let object = self.objects.iter().find(|object| object.track == track)?;
+                let [x1, y1, x2, y2] = object.bounds;
+                Some((x2 - x1) * (y2 - y1) * object.score)
+            }
+            None => count.map(|count| count as f32),
+        };
+        for pictured in self.pictured.iter_mut().take(MOST_PICTURED) {
+            let event = self.events.iter().find(|event| event.id == pictured.event);
+            let count = event.and_then(|event| event.count);
+            // A parked object may have another track.
+            pictured.track = event.map_or(pictured.track, |event| event.track);
+            if let Some(found) = quality(pictured.track, count).filter(|found| *found > BETTER * pictured.quality) {
+                pictured.quality = found;
+                self.images.push(Arc::clone(&pictured.image));
+            }
+        }
+        for event in self.events.iter().filter(|event| matches!(event.phase, Phase::Begin | Phase::Moment)) {
+            let Some(image) = annotator.event_image(&event_id(event.id)) else { return };
+            self.images.push(Arc::clone(&image));
+            let quality = quality(event.track, event.count).unwrap_or(f32::INFINITY);
+            self.pictured.push(Pictured { event: event.id, track: event.track, image, quality });
+        }
     }
 
     /// Ends all events, because the camera's tracks end.
@@ -203,6 +261,7 @@ impl CameraRules {
                 None => EventTotals { begun: counters.begun, inside: Some(counters.inside) },
             });
             let since_ns = timestamp.realtime_ns.saturating_sub(nanoseconds(event.ago));
+            let pictured = self.pictured.iter().position(|pictured| pictured.event == event.id);
             let (rule, part) = parts(&event.rule);
             let message = EventMessage {
                 schema: EVENT_SCHEMA,
@@ -225,6 +284,7 @@ impl CameraRules {
                 label: object.map(|object| class_label(labels, object.class_id)),
                 score: object.and_then(|object| rounded_score(object.score)),
                 bounds: object.map(|object| inside(object.bounds, self.size)),
+                image: pictured.map(|at| Arc::clone(&self.pictured[at].image)),
                 count: event.count,
                 speed: event.speed.and_then(significant),
                 to: event.to,
@@ -232,6 +292,9 @@ impl CameraRules {
                 totals,
             };
             let totals = counters.zip(settings).map(|(counters, settings)| totals_of(&counters, &settings.rule.kind));
+            if let Some(at) = pictured.filter(|_| matches!(event.phase, Phase::End | Phase::Moment)) {
+                self.pictured.swap_remove(at);
+            }
             outlet.events.publish(message, totals);
         }
     }

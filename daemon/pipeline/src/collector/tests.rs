@@ -50,7 +50,7 @@ fn messages_are_published_until_their_limit_which_ends_the_run() {
     let model = facts("fake");
     let lane = |has_frame: bool, ends: bool| {
         let lane = LaneMetrics::new("fake".into());
-        collector.publish(join(&collector, &model, &[]), None, &lane);
+        collector.publish(join(&collector, &model, &[]), None, &[], &lane);
         assert_eq!((lane.had_frame(), stop.is_raised()), (has_frame, ends));
     };
     lane(true, false);
@@ -89,7 +89,7 @@ fn frames_go_to_the_annotator_and_to_clients_only_where_there_are_some() {
     let model = facts("fake");
     let publish = |collector: &Collector, sequence| {
         let view = Arc::new(frame(&pool(1), sequence).unwrap());
-        collector.publish(join(collector, &model, &[]), Some(view), &LaneMetrics::new("fake".into()));
+        collector.publish(join(collector, &model, &[]), Some(view), &[], &LaneMetrics::new("fake".into()));
     };
     let plain = collector(&Arc::default());
     assert!(!plain.wants_view());
@@ -104,7 +104,7 @@ fn frames_go_to_the_annotator_and_to_clients_only_where_there_are_some() {
         let annotator = Arc::new(Annotator::start(&config, "door", IfUnusable::Refuse).unwrap());
         let drawing = Collector { annotator: Some(Arc::clone(&annotator)), delivery, ..collector(&Arc::default()) };
         assert!(drawing.wants_view());
-        drawing.publish(join(&drawing, &model, &[]), None, &LaneMetrics::new("fake".into()));
+        drawing.publish(join(&drawing, &model, &[]), None, &[], &LaneMetrics::new("fake".into()));
         publish(&drawing, 1);
         let AnnotateCounts { written, failed, .. } = annotator.close(hang());
         assert_eq!((written, failed), (1, 0));

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use visiond_annotate::annotator::Annotator;
 use visiond_engine::detector::class_label;
 use visiond_events::EndReason;
 use visiond_message::MessageModel;
@@ -75,6 +76,8 @@ pub struct FrameTracks<'a> {
 pub struct TrackBuffers {
     observations: Vec<Observation<'static>>,
     step: Step,
+    /// The names of the images of events that the frame is for.
+    images: Vec<Arc<str>>,
 }
 
 impl TrackBuffers {
@@ -83,9 +86,15 @@ impl TrackBuffers {
         &self.step.tracks
     }
 
+    /// Returns the names of the images of events that the frame of the last step is for.
+    pub fn images(&self) -> &[Arc<str>] {
+        &self.images
+    }
+
     /// Forgets the last step.
     pub fn clear(&mut self) {
         self.step.tracks.clear();
+        self.images.clear();
     }
 }
 
@@ -120,7 +129,7 @@ impl CameraTracks {
         result: &LaneResult<'_>,
         buffers: &'b mut TrackBuffers,
     ) -> FrameTracks<'b> {
-        let TrackBuffers { observations, step } = buffers;
+        let TrackBuffers { observations, step, .. } = buffers;
         let LaneResult { frame, model, detections, .. } = result;
         if !Arc::ptr_eq(&self.model, &model.message) {
             self.take_model(settings, model);
@@ -146,15 +155,18 @@ impl CameraTracks {
         FrameTracks { reports: &step.tracks, smooth: settings.smooth }
     }
 
-    /// Publishes the events of the camera's lines and zones in the last step.
+    /// Publishes the events of the camera's lines and zones in the last step, and finds the images of events that the frame is for.
     pub fn apply_rules(
         &mut self,
         settings: &TrackSettings,
         result: &LaneResult<'_>,
-        TrackBuffers { step, .. }: &TrackBuffers,
+        TrackBuffers { step, images, .. }: &mut TrackBuffers,
+        annotator: Option<&Annotator>,
         to: (&Arc<str>, &Outlet),
     ) {
-        self.rules.step(&settings.rules, result, &step.tracks, &step.ended, to);
+        self.rules.step(&settings.rules, result, (&step.tracks, &step.ended), annotator, to);
+        images.clear();
+        images.append(self.rules.images());
     }
 
     /// Compares the classes in new settings with those of the model at the next frame.

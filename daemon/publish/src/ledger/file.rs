@@ -148,7 +148,10 @@ impl LedgerFile {
 fn read(path: &Path) -> io::Result<Option<(u64, Vec<Entry>)>> {
     let file = open(path, OpenOptions::new().read(true))?;
     if file.metadata()?.len() > MOST_BYTES {
-        return Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("it has more than {} MiB", MOST_BYTES >> 20)));
+        return Err(io::Error::new(
+            io::ErrorKind::FileTooLarge,
+            format!("it has more than {} MiB: move it away", MOST_BYTES >> 20),
+        ));
     }
     let mut bytes = Vec::new();
     file.take(MOST_BYTES).read_to_end(&mut bytes)?;

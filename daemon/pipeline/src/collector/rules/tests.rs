@@ -1,12 +1,14 @@
 #![allow(clippy::unwrap_used)]
 
 use parking_lot::Mutex;
+use visiond_config::types::{AnnotateConfig, PictureFormat};
 use visiond_engine::detector::Detection;
 use visiond_engine::heads::FrameValues;
 use visiond_frames::clock::simulated::SimulatedClock;
 use visiond_frames::frame::FrameFacts;
 use visiond_frames::timestamp::Instant;
 use visiond_message::Timings;
+use visiond_system::outage::IfUnusable;
 use visiond_system::stop::Stop;
 use visiond_tracker::TrackState;
 
@@ -23,6 +25,8 @@ struct Walk {
     model: ModelFacts,
     frames: u64,
     size: (u32, u32),
+    annotator: Option<Annotator>,
+    height: f32,
 }
 
 impl Walk {
@@ -34,7 +38,16 @@ impl Walk {
         let outlet =
             Outlet { events: Arc::new(move |event| sent.lock().push(event)), ..Arc::into_inner(outlet).unwrap() };
         let model = ModelFacts { labels: vec!["person".into(), "car".into()], ..ModelFacts::default() };
-        Self { rules: CameraRules::default(), outlet: Arc::new(outlet), events, model, frames: 0, size: (640, 480) }
+        Self {
+            rules: CameraRules::default(),
+            outlet: Arc::new(outlet),
+            events,
+            model,
+            frames: 0,
+            size: (640, 480),
+            annotator: None,
+            height: 100.0,
+        }
     }
 
     fn walk(&mut self, frames: u64, settings: &Arc<[RuleSettings]>) {
@@ -58,7 +71,7 @@ impl Walk {
                 name: None,
             };
             let left = number as f32 * 10.0;
-            let bounds = [left - 20.0, 100.0, left + 20.0, 200.0];
+            let bounds = [left - 20.0, 100.0, left + 20.0, 100.0 + self.height];
             let detections =
                 [Detection { class_id: 0, score: 0.9, box_in_source: Some(bounds), ..Detection::default() }];
             let report = TrackReport {
@@ -72,7 +85,8 @@ impl Walk {
             };
             let (values, timings) = (&FrameValues::NONE, Timings::default());
             let result = LaneResult { frame, model: &self.model, detections: &detections, values, crops: &[], timings };
-            self.rules.step(settings, &result, &[Some(report)], &[], (&"door".into(), &self.outlet));
+            let annotator = self.annotator.as_ref();
+            self.rules.step(settings, &result, (&[Some(report)], &[]), annotator, (&"door".into(), &self.outlet));
         }
     }
 
@@ -112,6 +126,43 @@ fn points_are_fractions_of_the_frame_whatever_its_size() {
     walk.size = (320, 480);
     walk.walk(5, &rules);
     assert_eq!(walk.told(), ["left zone End camera_gone"]);
+}
+
+#[test]
+fn an_event_keeps_its_image_and_gets_another_when_its_object_is_seen_better() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = AnnotateConfig {
+        directory: folder.path().to_owned(),
+        every: 0,
+        on_detection: false,
+        on_event: true,
+        format: PictureFormat::Jpeg,
+        keep: 0,
+    };
+    let annotator = Annotator::start(&config, "door", IfUnusable::Retry).unwrap();
+    let mut walk = Walk { annotator: Some(annotator), ..Walk::new() };
+    let line = Kind::Line { points: vec![[0.25, 0.0], [0.25, 1.0]], sides: ["east".into(), "west".into()] };
+    let rules: Arc<[_]> = Arc::new([rule("line", line, &[]), rule("left", Kind::Zone, &LEFT)]);
+    let mut images = Vec::new();
+    for frame in 1..40 {
+        walk.height = if frame < 10 { 100.0 } else { 160.0 };
+        walk.walk(1, &rules);
+        images.extend(walk.rules.images().drain(..).map(|image| (frame, image)));
+    }
+    let events = std::mem::take(&mut *walk.events.lock());
+    let image_of = |event: &EventMessage| event.image.clone().unwrap();
+    let [visit, crossing, end] = &*events else { panic!("{events:?}") };
+    assert_eq!((visit.phase, crossing.phase, end.phase), (EventPhase::Begin, EventPhase::Moment, EventPhase::End));
+    assert_eq!(&*image_of(visit), format!("door-{}.jpg", visit.event));
+    assert_eq!((image_of(end), &end.event), (image_of(visit), &visit.event));
+    assert_ne!(image_of(crossing), image_of(visit));
+    // The object is 1.6 times as large from the tenth frame on.
+    assert_eq!(
+        images,
+        [(visit.sequence, image_of(visit)), (10, image_of(visit)), (crossing.sequence, image_of(crossing)),]
+    );
+    walk.walk(5, &rules);
+    assert!(walk.rules.pictured.is_empty());
 }
 
 /// Remembers totals as the ledger does.
