@@ -1,17 +1,18 @@
 #!/usr/bin/env python3
-"""Many network cameras through the daemon on one GPU: RTSP servers here, NVDEC, the model, messages. For the row `streams`.
+"""Many network cameras through the daemon on one GPU: RTSP servers here, NVDEC, the model, messages. For the rows `streams` and
+`tracks`.
 
     streams.py --visiond BIN --engine FILE --card FILE --stream FILE.h264 [--cameras 1,16,64] [--seconds 15] [--fps 30]
                [--decoder nvdec|ffmpeg] [--max-batch N] [--batch-wait TIME] [--boxes FOLDER] [--losses FOLDER]
                [--tracks N] [--two-models 1,16,64]
 
 Prints a figure as JSON for each number of cameras, as visiond-gpu does. The servers run on the same machine, on the last quarter of
-its cores, which visiond may use, too: cameras would not take their part of every core's cache. Where cameras are many, visiond runs a
-second time, on the first quarter of the cores, as by `CPUAffinity=`. With `--tracks N`, N cameras track objects in one half of the time,
-in turn, by reloads: what tracks cost. With `--two-models`, that many cameras feed two models each, which costs at most 1.2 times
-the CPU of one. With `--boxes`, compares the boxes of FOLDER/boxes.h264 as a
-camera with those of FOLDER/boxes.bgr.xz, the frames that ffmpeg makes of it. With `--losses`, plays films of FOLDER while packets
-are lost: each published frame must be whole, so its detections are those of a frame of the same film without losses.
+its cores, which visiond may use as well: cameras would not take their part of every core's cache. Where cameras are many, visiond runs
+a second time, on the first quarter of the cores, as by `CPUAffinity=`. With `--tracks N`, N cameras run without tracks, with tracks,
+and with lines and zones, in turn, by reloads: what these cost. With `--two-models`, that many cameras feed two models each, which costs
+at most 1.2 times the CPU of one. With `--boxes`, compares the boxes of FOLDER/boxes.h264 as a camera with those of FOLDER/boxes.bgr.xz,
+the frames that ffmpeg makes of it. With `--losses`, plays films of FOLDER while packets are lost: each published frame must be whole,
+so its detections are those of a frame of the same film without losses.
 """
 
 import argparse
@@ -37,8 +38,10 @@ KINDS = {"clean": 0, "0.1 %": 0.001, "1 %": 0.01, "10 %": 0.1, "udp": 0.01, "mar
 MANY = 64
 # The largest share of a core per stream, with this many cameras.
 MOST_CPU = {16: 0.01, 64: 0.007}
-# Rounds of four halves, in each of which the order of with and without is turned round.
-TRACK_ROUNDS = 6
+# Rounds of six parts: without tracks, with them, with rules, and back.
+TRACK_ROUNDS = 4
+# Rules of a camera.
+RULES = 20
 # The most CPU of two models on each camera, as times that of one.
 TWO_MODELS = 1.2
 ONE_MODEL = """
@@ -209,24 +212,41 @@ def measure(args, count, cores=None, models=("objects",)):
     return share
 
 
+def rules(count):
+    """Lines and zones of a camera: `count` rules, of which every fourth is a line."""
+    text = ""
+    for n in range(count // 4):
+        x = (n + 1) / (count // 4 + 1)
+        text += f'[[camera.line]]\nname = "line{n}"\npoints = [[{x:.3f}, 0.0], [{1 - x:.3f}, 0.5], [{x:.3f}, 1.0]]\n'
+        text += f'[[camera.zone]]\nname = "zone{n}"\npolygon = [[{x:.3f}, 0.0], [1.0, {x:.3f}], [{1 - x:.3f}, 1.0], [0.0, {1 - x:.3f}]]\n'
+        text += 'dwell = "1 s"\noccupancy = { at_least = 2 }\n'
+    return text
+
+
 def measure_tracks(args, count):
-    """Compares the CPU time with tracks and without, in turn, in one process."""
+    """Compares the CPU time without tracks, with tracks, and with rules on these, in turn, in one process."""
     servers, ports = serve(args.stream, args.fps, count)
     daemon = None
     try:
         with tempfile.TemporaryDirectory() as folder:
             folder = pathlib.Path(folder)
             config, messages = folder / "visiond.toml", folder / "messages.jsonl"
-            plain = model(args, folder) + "".join(rtsp_camera(n, ports[n // CLIENTS], args.decoder) for n in range(count))
-            tracked = plain.replace("[camera.source]", "track = {}\n[camera.source]")
-            config.write_text(plain)
+            cameras = [rtsp_camera(n, ports[n // CLIENTS], args.decoder) for n in range(count)]
+            tracking = [camera.replace("[camera.source]", "track = {}\n[camera.source]") for camera in cameras]
+            texts = {
+                "plain": "".join(cameras),
+                "tracks": "".join(tracking),
+                "rules": "".join(camera + rules(RULES) for camera in tracking),
+            }
+            texts = {name: f"[events]\ndirectory = \"{folder}/events\"\n{model(args, folder)}{text}" for name, text in texts.items()}
+            config.write_text(texts["plain"])
             with open(f"{args.log}.tracks", "w") as log:
                 daemon = subprocess.Popen([args.visiond, "run", str(config)], stderr=log)
             time.sleep(10 + count / 8)
-            spent, seen = {plain: [], tracked: []}, {plain: [], tracked: []}
-            by_thread = {plain: {}, tracked: {}}
-            for text in [plain, tracked, tracked, plain] * TRACK_ROUNDS:
-                config.write_text(text)
+            spent, seen, ages, events = ({name: [] for name in texts} for _ in range(4))
+            by_thread = {name: {} for name in texts}
+            for which in [*texts, *reversed(texts)] * TRACK_ROUNDS:
+                config.write_text(texts[which])
                 daemon.send_signal(signal.SIGHUP)
                 time.sleep(2)
                 began, cpu, size = time.monotonic(), cpu_seconds(daemon.pid), messages.stat().st_size
@@ -235,14 +255,17 @@ def measure_tracks(args, count):
                 cpu, passed = cpu_seconds(daemon.pid) - cpu, time.monotonic() - began
                 for name, now in cpu_by_thread(daemon.pid).items():
                     share = (now - threads.get(name, 0)) / passed / count
-                    by_thread[text].setdefault(name, []).append(share)
+                    by_thread[which].setdefault(name, []).append(share)
                 with messages.open() as file:
                     file.seek(size)
                     file.readline()
                     # The last line may be half written.
                     lines = [json.loads(line) for line in file.read().splitlines()[:-1]]
-                spent[text].append(cpu / passed / count)
-                seen[text] += [[one.get("track") for one in message["detections"]] for message in lines]
+                frames = [message for message in lines if message["schema"] == "visiond/1"]
+                spent[which].append(cpu / passed / count)
+                ages[which] += [message["timings_us"]["total"] for message in frames]
+                seen[which] += [[one.get("track") for one in message["detections"]] for message in frames]
+                events[which].append(len(lines) - len(frames))
             daemon.terminate()
             daemon.wait(30)
     finally:
@@ -251,21 +274,33 @@ def measure_tracks(args, count):
         for server in servers:
             server.kill()
     # The median: a rented machine has other guests.
-    without, with_tracks = (statistics.median(spent[text]) for text in (plain, tracked))
-    has = lambda text: sum(track is not None for message in seen[text] for track in message)
-    times = with_tracks / without
-    median = lambda text, name: statistics.median(by_thread[text].get(name, [0]))
-    more = sorted(((median(tracked, name) - median(plain, name), name) for name in by_thread[tracked]), key=lambda one: -abs(one[0]))
-    more = ", ".join(f"{name} {share:+.3%}" for share, name in more[:4])
+    cpu = {name: statistics.median(spent[name]) for name in texts}
+    p99 = {name: sorted(ages[name])[len(ages[name]) * 99 // 100] / 1e3 for name in texts}
+    has = lambda name: sum(track is not None for message in seen[name] for track in message)
+    median = lambda which, name: statistics.median(by_thread[which].get(name, [0]))
+
+    def compared(which, before):
+        more = sorted(((median(which, name) - median(before, name), name) for name in by_thread[which]), key=lambda one: -abs(one[0]))
+        more = ", ".join(f"{name} {share:+.3%}" for share, name in more[:4])
+        return (
+            f"{cpu[which] / cpu[before]:.3f} times: {cpu[which]:.3%} and {cpu[before]:.3%} of a core a stream, medians of "
+            f"{len(spent[before])}, from {min(spent[which]):.3%} and {min(spent[before]):.3%} to {max(spent[which]):.3%} and "
+            f"{max(spent[before]):.3%}; by thread {more}; {len(seen[which])} messages with {has(which)} tracks, "
+            f"{len(seen[before])} with {has(before)}"
+        )
+
+    holds = cpu["tracks"] <= 1.03 * cpu["plain"] and has("tracks") > 0 and has("plain") == 0
+    figure(f"{count} cameras, CPU with tracks", "1.03 times without", compared("tracks", "plain"), holds)
+    told = sum(events["rules"])
+    holds = cpu["rules"] <= 1.05 * cpu["tracks"] and told > 0
     figure(
-        f"{count} cameras, CPU with tracks",
-        "1.03 times without",
-        f"{times:.3f} times: {with_tracks:.3%} and {without:.3%} of a core a stream, medians of {len(spent[plain])}, from "
-        f"{min(spent[tracked]):.3%} and {min(spent[plain]):.3%} to {max(spent[tracked]):.3%} and {max(spent[plain]):.3%}; "
-        f"by thread {more}; {len(seen[tracked])} messages "
-        f"with {has(tracked)} tracks, {len(seen[plain])} with {has(plain)}",
-        times <= 1.03 and has(tracked) > 0 and has(plain) == 0,
+        f"{count} cameras, CPU with {RULES} rules each",
+        "1.05 times tracks alone",
+        f"{compared('rules', 'tracks')}; {told / (5 * len(spent['rules'])):.0f} events/s",
+        holds,
     )
+    seen_ages = f"{p99['rules']:.2f} ms; {p99['tracks']:.2f} ms with tracks alone, {p99['plain']:.2f} ms without"
+    figure(f"{count} cameras, p99 of age with {RULES} rules each", "1 ms more", seen_ages, p99["rules"] <= p99["tracks"] + 1)
 
 
 def camera_of(film, kind):

@@ -150,7 +150,7 @@ fn read(path: &Path) -> io::Result<Option<(u64, Vec<Entry>)>> {
     if file.metadata()?.len() > MOST_BYTES {
         return Err(io::Error::new(
             io::ErrorKind::FileTooLarge,
-            format!("it has more than {} MiB: move it away", MOST_BYTES >> 20),
+            format!("it has more than {} MiB: remove the renamed file", MOST_BYTES >> 20),
         ));
     }
     let mut bytes = Vec::new();
