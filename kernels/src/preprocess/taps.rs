@@ -4,6 +4,7 @@
 //! column of those. Weights are integers or floats as in the library that a sampling equals.
 
 use super::number::{Along, Number};
+use super::simd::{Isa, SliceLoop};
 use super::spec::{PreprocessSpec, Sampling};
 use crate::placement::{AxisMap, Mapping};
 
@@ -223,6 +224,19 @@ impl<W: Weight> TapAxis<W> {
         // A warp sees padding at any distance; otherwise frame and padding have edges.
         let far = 1 << 30;
         let edges = if map.warped { [-far, far] } else { [-lead, i64::from(map.canvas) - lead - 1] };
+        if edges == [0, source - 1] {
+            match filter {
+                Filter::Pillow(kernel) => return KernelWindows::new(map, kernel, true).axis(),
+                Filter::Antialias(kernel) => return KernelWindows::new(map, kernel, false).axis(),
+                _ => {}
+            }
+        }
+        Self::one_by_one(along, map, filter, edges)
+    }
+
+    /// Makes one window after another, of any filter.
+    fn one_by_one(along: Along, map: &AxisMap, filter: Filter, edges: [i64; 2]) -> Self {
+        let (source, lead) = (i64::from(map.source), i64::from(map.lead));
         // The windows of all positions, each with its first tap and the end of its weights in `all`.
         let (mut all, mut window) = (Vec::with_capacity(2 * map.count as usize), Vec::new());
         let mut windows = Vec::with_capacity(map.count as usize);
@@ -394,6 +408,123 @@ fn area_window(map: &AxisMap, index: f64, weights: &mut Vec<f64>) -> i64 {
     (low as i64) - i64::from(before)
 }
 
+/// Positions whose windows are made side by side.
+const LANES: usize = 8;
+
+/// The windows of a kernel on a frame without padding, as [`kernel_window`] makes them one by one. A model on detections has frames of new
+/// sizes in every run, which waits for them.
+struct KernelWindows {
+    /// The most taps of a window, with those at its ends that have no weight.
+    taps: usize,
+    first: Vec<i32>,
+    /// The weights, position by position, and the number of each.
+    weights: Vec<f64>,
+    lengths: Vec<usize>,
+    edges: [i32; 2],
+}
+
+impl KernelWindows {
+    fn new(map: &AxisMap, kernel: Kernel, fixed: bool) -> Self {
+        let step = map.extent / f64::from(map.resized);
+        let support = kernel.support() * step.max(1.0);
+        let (count, taps) = (map.count as usize, (2.0 * support).ceil() as usize + 1);
+        let rounded = count.next_multiple_of(LANES);
+        let mut windows = Self {
+            taps,
+            first: vec![0; rounded],
+            weights: vec![0.0; rounded * taps],
+            lengths: vec![0; rounded],
+            edges: [0, map.source as i32 - 1],
+        };
+        let mut column = vec![[0.0; LANES]; taps];
+        let (column, windows_of) = (&mut column, &mut windows);
+        match kernel {
+            Kernel::Triangle => {
+                let at = |x: f64| (1.0 - x.abs()).max(0.0);
+                Isa::detect().run(WindowLoop { map, step, support, fixed, column, windows: windows_of, at });
+            }
+            Kernel::Cubic => {
+                let at = |x: f64| Kernel::Cubic.at(x);
+                Isa::detect().run(WindowLoop { map, step, support, fixed, column, windows: windows_of, at });
+            }
+        }
+        windows.first.truncate(count);
+        windows.lengths.truncate(count);
+        windows
+    }
+
+    /// Returns the table.
+    fn axis<W: Weight>(self) -> TapAxis<W> {
+        let taps = self.lengths.iter().copied().max().unwrap_or(1);
+        let mut weights = vec![W::default(); self.first.len() * taps];
+        for (to, from) in weights.chunks_exact_mut(taps).zip(self.weights.chunks_exact(self.taps)) {
+            to.iter_mut().zip(from).for_each(|(to, &from)| *to = W::from_f64(from));
+        }
+        TapAxis { taps, first: self.first, weights, edges: self.edges, descending: false }
+    }
+}
+
+/// Makes the windows of [`KernelWindows`].
+struct WindowLoop<'a, K> {
+    map: &'a AxisMap,
+    step: f64,
+    support: f64,
+    /// Whether weights are whole numbers, times 2^22.
+    fixed: bool,
+    column: &'a mut [[f64; LANES]],
+    windows: &'a mut KernelWindows,
+    /// The kernel.
+    at: K,
+}
+
+impl<K: Fn(f64) -> f64> SliceLoop for WindowLoop<'_, K> {
+    #[inline(always)]
+    fn run<const FMA: bool>(self) {
+        let Self { map, step, support, fixed, column, windows, at } = self;
+        let (canvas, inverse, one) = (f64::from(map.canvas), 1.0 / step.max(1.0), f64::from(1 << PILLOW_BITS));
+        let (from, taps, mut index) = (map.from, windows.taps, f64::from(map.first));
+        let places = windows.first.chunks_exact_mut(LANES).zip(windows.lengths.chunks_exact_mut(LANES));
+        for ((firsts, lengths), weights) in places.zip(windows.weights.chunks_exact_mut(LANES * taps)) {
+            let [mut centre, mut first, mut count, mut sum] = [[0.0; LANES]; 4];
+            for lane in 0..LANES {
+                centre[lane] = from + (index + lane as f64 + 0.5) * step;
+                first[lane] = (centre[lane] - support + 0.5).max(0.0).floor();
+                let end = (centre[lane] + support + 0.5).floor().min(canvas);
+                count[lane] = (end - first[lane]).max(0.0);
+            }
+            index += LANES as f64;
+            for (k, tap) in column.iter_mut().enumerate() {
+                let k = k as f64;
+                for lane in 0..LANES {
+                    let weight = at((k + first[lane] - centre[lane] + 0.5) * inverse);
+                    tap[lane] = if k < count[lane] { weight } else { 0.0 };
+                    sum[lane] += tap[lane];
+                }
+            }
+            for tap in column.iter_mut() {
+                for lane in 0..LANES {
+                    let weight = if sum[lane] != 0.0 { tap[lane] / sum[lane] } else { tap[lane] };
+                    // Half away from zero; `round` is a call on processors without an instruction for it.
+                    let large = weight * one;
+                    let whole = large.trunc();
+                    let away = if (large - whole).abs() >= 0.5 { 1.0_f64.copysign(large) } else { 0.0 };
+                    tap[lane] = if fixed { whole + away } else { weight };
+                }
+            }
+            for (lane, weights) in weights.chunks_exact_mut(taps).enumerate() {
+                if count[lane] == 0.0 {
+                    column[0][lane] = if fixed { one } else { 1.0 };
+                }
+                let has = |k: &usize| column[*k][lane] != 0.0;
+                let end = (0..taps).rev().find(has).map_or(1, |last| last + 1);
+                let unused = (0..end).find(has).unwrap_or(0);
+                weights.iter_mut().zip(&column[unused..end]).for_each(|(weight, tap)| *weight = tap[lane]);
+                (firsts[lane], lengths[lane]) = (first[lane] as i32 + unused as i32, end - unused);
+            }
+        }
+    }
+}
+
 /// Pillow's `precompute_coeffs`, without rounding; PyTorch's are the same. Puts the weights into `weights`, and
 /// returns the first tap.
 fn kernel_window(map: &AxisMap, index: f64, kernel: Kernel, weights: &mut Vec<f64>) -> i64 {
@@ -413,4 +544,31 @@ fn kernel_window(map: &AxisMap, index: f64, kernel: Kernel, weights: &mut Vec<f6
         weights.push(1.0);
     }
     first as i64
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::placement::{Fit, Placement};
+
+    proptest! {
+        #[test]
+        fn windows_that_are_made_side_by_side_are_the_same(
+            source in 1..3000_u32, input in 1..500_u32, part in 0.1..1.0_f64, cubic: bool, fixed: bool,
+        ) {
+            let kernel = if cubic { Kernel::Cubic } else { Kernel::Triangle };
+            let filter = if fixed { Filter::Pillow(kernel) } else { Filter::Antialias(kernel) };
+            for fit in [Fit::Stretch, Fit::Crop { fraction: part }] {
+                let map = Mapping::new(Placement::new(fit), (source, source), (input, input)).axes()[0];
+                prop_assume!(map.lead == 0 && map.canvas == map.source);
+                let edges = [0, i64::from(source) - 1];
+                let slow = TapAxis::<f32>::one_by_one(Along::X, &map, filter, edges);
+                prop_assert_eq!(TapAxis::<f32>::new(Along::X, &map, filter), slow);
+                let slow = TapAxis::<i32>::one_by_one(Along::X, &map, filter, edges);
+                prop_assert_eq!(TapAxis::<i32>::new(Along::X, &map, filter), slow);
+            }
+        }
+    }
 }

@@ -312,15 +312,12 @@ fn tile_columns<W: Copy + Default + PartialEq>(
     words.extend((0..stride).map(|x| windows[entry(x)].0.cast_unsigned()));
     let first = words.len();
     words.resize(first + fours * stride * 4, 0);
-    let mut column = vec![W::default(); 4 * fours];
     for x in 0..stride {
-        let (_, before, _) = windows[entry(x)];
-        let taps = axis.taps.min(column.len() - before);
-        column.fill(W::default());
-        column[before..][..taps].copy_from_slice(&axis.weights[entry(x) * axis.taps..][..taps]);
-        for (k, weights) in column.as_chunks::<4>().0.iter().enumerate() {
-            words[first + (k * stride + x) * 4..][..4].copy_from_slice(&four(*weights));
-        }
+        let entry = entry(x);
+        let (_, before, fours) = windows[entry];
+        let weights = &axis.weights[entry * axis.taps..][..axis.taps];
+        let place = |k: usize| first + (k * stride + x) * 4;
+        write_fours(weights, before, fours, &four, words, place);
     }
     let mut most = 0;
     for x in (0..spec.width as usize).step_by(TILE_COLUMNS as usize) {
@@ -337,8 +334,93 @@ fn tile_columns<W: Copy + Default + PartialEq>(
     (fours, most)
 }
 
+/// Writes the words of a window's weights, `before` places after the beginning of the first of `fours`; `place` is where each four goes.
+/// Words of no weight are 0, as they are before.
+#[inline(always)]
+fn write_fours<W: Copy + Default>(
+    weights: &[W],
+    before: usize,
+    fours: usize,
+    four: impl Fn([W; 4]) -> [u32; 4],
+    words: &mut [u32],
+    place: impl Fn(usize) -> usize,
+) {
+    for k in 0..fours {
+        let weight = |i: usize| (4 * k + i).checked_sub(before).and_then(|tap| weights.get(tap)).copied();
+        let weights = std::array::from_fn(|i| weight(i).unwrap_or_default());
+        words[place(k)..][..4].copy_from_slice(&four(weights));
+    }
+}
+
 /// Appends the rows' words; returns how many of them are for a row of tiles.
 fn tile_rows<W: Copy + Default + PartialEq>(
+    spec: &PreprocessSpec,
+    (mapping, key): (&Mapping, PlanKey),
+    axis: &TapAxis<W>,
+    four: impl Fn([W; 4]) -> [u32; 4],
+    words: &mut Vec<u32>,
+) -> usize {
+    let frame = [0, mapping.source().1 as i32 - 1];
+    let lengths: Vec<usize> = { axis.weights.chunks_exact(axis.taps) }
+        .map(|weights| weights.iter().rposition(|&weight| weight != W::default()).map_or(0, |last| last + 1))
+        .collect();
+    if axis.edges == frame && !lengths.contains(&0) {
+        tile_frame_rows(spec, (mapping, key), axis, &lengths, four, words)
+    } else {
+        tile_listed_rows(spec, (mapping, key), axis, four, words)
+    }
+}
+
+/// The same as [`tile_listed_rows`] if all taps are rows of the frame, which then follow each other. `lengths` are the taps of each row.
+/// It sorts and allocates nothing, which counts for a model on detections: its frames have new sizes in every run.
+fn tile_frame_rows<W: Copy + Default>(
+    spec: &PreprocessSpec,
+    (mapping, key): (&Mapping, PlanKey),
+    axis: &TapAxis<W>,
+    lengths: &[usize],
+    four: impl Fn([W; 4]) -> [u32; 4],
+    words: &mut Vec<u32>,
+) -> usize {
+    let (tile, begin) = (TILE_ROWS as usize, words.len());
+    let [_, placed, _, height] = mapping.placed().map(|pixels| pixels as usize);
+    let lines_of = |first: usize| first.max(placed) - placed..(first + tile).clamp(placed, placed + height) - placed;
+    let end_of = |y: usize| axis.first[y] + lengths[y] as i32;
+    // The rows of the frame that a tile needs.
+    let rows_of = |lines: Range<usize>| {
+        let first = lines.clone().map(|y| axis.first[y]).min().unwrap_or(0);
+        first..lines.map(end_of).max().unwrap_or(first)
+    };
+    let tiles = || (0..spec.height as usize).step_by(tile);
+    let most = tiles().map(|first| rows_of(lines_of(first)).len().next_multiple_of(4)).max().unwrap_or(0);
+    let header = 4 + 2 * tile;
+    let listed_words = header + most * (1 + tile);
+    words.resize(begin + tiles().count() * listed_words, 0);
+    for (first, words) in tiles().zip(words[begin..].chunks_exact_mut(listed_words)) {
+        let lines = lines_of(first);
+        let rows = rows_of(lines.clone());
+        let (header, listed) = words.split_at_mut(header);
+        let (listed, weight_words) = listed.split_at_mut(most);
+        header[0] = rows.len() as u32;
+        let is_run = key.orientation == Orientation::UPRIGHT && !lines.is_empty();
+        header[1] = if is_run { rows.start.cast_unsigned() } else { PAD };
+        for (word, row) in listed.iter_mut().zip(rows.clone()) {
+            *word = frame_position(row.cast_unsigned(), key.size.1, key.orientation.mirrored[1]);
+        }
+        for y in lines {
+            let line = y + placed - first;
+            let low = (axis.first[y] - rows.start) as usize;
+            let fours = low / 4..(low + lengths[y] - 1) / 4 + 1;
+            (header[4 + line], header[4 + tile + line]) = (fours.start as u32, fours.end as u32);
+            let weights = &axis.weights[y * axis.taps..][..lengths[y]];
+            let place = |k: usize| ((fours.start + k) * tile + line) * 4;
+            write_fours(weights, low % 4, fours.len(), &four, weight_words, place);
+        }
+    }
+    listed_words
+}
+
+/// Appends the rows' words, of any rows of the frame and padding, in any order; returns how many of them are for a row of tiles.
+fn tile_listed_rows<W: Copy + Default + PartialEq>(
     spec: &PreprocessSpec,
     (mapping, key): (&Mapping, PlanKey),
     axis: &TapAxis<W>,
@@ -454,6 +536,36 @@ impl Listed {
         match self {
             Self::Run(rows) => (row - rows.start) as usize,
             Self::Apart(list) => list.binary_search(&(row, before)).unwrap_or_else(|place| place),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::placement::Fit;
+    use crate::tensor::DType;
+
+    proptest! {
+        #[test]
+        fn rows_of_the_frame_are_listed_alike(
+            width in 1..900_u32, height in 1..900_u32, input in 1..300_u32, cubic: bool, mirrored: bool,
+        ) {
+            let sampling = if cubic { Sampling::PillowBicubic } else { Sampling::PillowBilinear };
+            for fit in [Fit::Stretch, Fit::Crop { fraction: 0.875 }, Fit::Letterbox] {
+                let spec = PreprocessSpec { sampling, placement: fit.into(), ..PreprocessSpec::yolo(input, input, DType::F16) };
+                let orientation = Orientation { mirrored: [false, mirrored], ..Orientation::UPRIGHT };
+                let key = PlanKey { size: (width, height), orientation };
+                let TapPlan { mapping, sums: Sums::Pillow(tables) } = TapPlan::new(&spec, key.size) else {
+                    unreachable!("a sampling of Pillow")
+                };
+                let [mut fast, mut listed] = [vec![7], vec![7]];
+                let of_fast = tile_rows(&spec, (&mapping, key), &tables.rows, weighted_bytes, &mut fast);
+                let of_listed = tile_listed_rows(&spec, (&mapping, key), &tables.rows, weighted_bytes, &mut listed);
+                prop_assert_eq!((of_fast, fast), (of_listed, listed));
+            }
         }
     }
 }
