@@ -3,6 +3,8 @@
 //! The checks get the tables with the location of each key, so that an error in one key of a camera does not hide an error in
 //! another. They skip absent or invalid values, because reading the tables has reported those.
 
+mod rules;
+
 use std::iter;
 use std::net::SocketAddr;
 use std::ops::Range;
@@ -21,9 +23,8 @@ use super::diagnostics::Diagnostics;
 use super::kinds::{Address, CameraName, Fingerprint, is_loopback, split_broker};
 use super::tables::{Field, Part, Place, Read};
 use super::types::{
-    CameraConfig, CameraFormat, CameraModelConfig, CommandConfig, CommandContainer, Config, HttpConfig, LineConfig,
-    MAX_AREAS, ModelConfig, MqttSinkConfig, NatsSinkConfig, SinkConfig, SinkKind, SinkTarget, SourceConfig,
-    TilesConfig, WhenFull, ZoneConfig,
+    CameraConfig, CameraFormat, CameraModelConfig, CommandConfig, CommandContainer, Config, HttpConfig, MAX_AREAS,
+    ModelConfig, MqttSinkConfig, NatsSinkConfig, SinkConfig, SinkKind, SinkTarget, SourceConfig, TilesConfig, WhenFull,
 };
 
 const SAME_TOPICS: &str = "publishes the same topics to this broker: set another `topic_prefix`, or remove one of them";
@@ -35,9 +36,6 @@ const MAX_FPS_SKIPS: &str = "`max_fps` would skip frames of a source that waits 
 
 /// The most models in a row, each on the detections of the one before; the first is on frames.
 const MAX_LEVELS: usize = 3;
-
-/// The most points of a line; a polygon has as many.
-const MAX_POINTS: usize = 64;
 
 type SourceRead = Read<SourceConfig>;
 type SinkRead = Read<SinkKind>;
@@ -87,19 +85,6 @@ struct Names<'a> {
 impl Names<'_> {
     fn list(&self) -> String {
         quoted(&self.names)
-    }
-}
-
-/// Whether a point is in a frame, in fractions without a size.
-fn is_in([x, y]: &[f64; 2], frame_size: Option<[u32; 2]>) -> bool {
-    let [width, height] = frame_size.map_or([1.0; 2], |size| size.map(f64::from));
-    *x <= width && *y <= height
-}
-
-fn frame_hint(frame_size: Option<[u32; 2]>) -> &'static str {
-    match frame_size {
-        Some(_) => "within `frame_size`",
-        None => "as fractions from 0 to 1, or set `frame_size`",
     }
 }
 
@@ -418,157 +403,6 @@ impl Checks<'_> {
         let (corners, span) = points.set().filter(|_| frame_size.place.is_valid)?;
         let polygon = Polygon::new(corners, frame_size.value);
         polygon.map_err(|error| self.0.error(span, format!("`{}` {error}", points.place.path))).ok()
-    }
-
-    /// Checks a camera's lines and zones.
-    fn lines_and_zones(&mut self, camera: &Read<CameraConfig>) {
-        self.count_areas(&camera.line);
-        self.count_areas(&camera.zone);
-        let first =
-            [&camera.line.items().next().map(|(_, span)| span), &camera.zone.items().next().map(|(_, span)| span)];
-        if let (Some(span), false) = (first.into_iter().flatten().next(), camera.track.place.is_set()) {
-            let message = "lines and zones need tracks, and this camera has none: add the table `[camera.track]`";
-            self.0.error(span.clone(), message);
-        }
-        let lines = camera.line.value.as_deref().unwrap_or_default();
-        let zones = camera.zone.value.as_deref().unwrap_or_default();
-        let names = lines.iter().map(|line| &line.name).chain(zones.iter().map(|zone| &zone.name));
-        self.names("line or zone of the camera", names);
-        for line in lines {
-            if let Some((points, span)) = line.points.set().filter(|_| line.frame_size.place.is_valid) {
-                let outside = points.iter().find(|point| !is_in(point, line.frame_size.value));
-                let message = match outside {
-                    Some([x, y]) => Some(format!(
-                        "the point [{x}, {y}] is outside of the frame: write it {}",
-                        frame_hint(line.frame_size.value)
-                    )),
-                    None if points.iter().all(|point| *point == points[0]) => {
-                        Some("a line needs two or more different points: add one".to_owned())
-                    }
-                    None if points.len() > MAX_POINTS => {
-                        Some(format!("a line has at most {MAX_POINTS} points: remove some"))
-                    }
-                    None => None,
-                };
-                message.into_iter().for_each(|message| self.0.error(span.clone(), message));
-            }
-            if let Some((sides, span)) = line.sides.set()
-                && !matches!(&**sides, [one, other] if one != other)
-            {
-                self.0.error(span, "`sides` are the names of both sides, left and right: write two different names");
-            }
-            self.sizes(&line.min_size, &line.max_size);
-        }
-        for zone in zones {
-            if zone.polygon.value.as_ref().is_some_and(|polygon| !polygon.is_empty()) {
-                self.area(&zone.polygon, &zone.frame_size);
-            }
-            self.sizes(&zone.min_size, &zone.max_size);
-            if let (Some(occupancy), Some(span)) = (&zone.occupancy.value, zone.occupancy.place.span.clone()) {
-                let message = match (occupancy.at_least.value, occupancy.at_most.value) {
-                    (None, None) if occupancy.at_least.place.is_valid && occupancy.at_most.place.is_valid => {
-                        Some("`occupancy` has no limit: set `at_least`, `at_most` or both")
-                    }
-                    (Some(least), Some(most)) if most < least => {
-                        Some("no number is at least `at_least` and at most `at_most`: raise `at_most`")
-                    }
-                    _ => None,
-                };
-                message.into_iter().for_each(|message| self.0.error(span.clone(), message));
-            }
-            if let Some(wrong_way) = &zone.wrong_way.value
-                && let Some((points, span)) = wrong_way.direction.set().filter(|_| zone.frame_size.place.is_valid)
-                && !matches!(&**points, [from, to] if from != to && points.iter().all(|point| is_in(point, zone.frame_size.value)))
-            {
-                let hint = frame_hint(zone.frame_size.value);
-                self.0.error(
-                    span,
-                    format!("`direction` goes from one point to another: write two different ones, {hint}"),
-                );
-            }
-            let others = [&zone.occupancy.place, &zone.stopped.place, &zone.wrong_way.place];
-            let times = [&zone.dwell.place, &zone.loitering.place, &zone.absence.place];
-            if zone.visits.is(&false) && others.into_iter().chain(times).all(|place| !place.is_set()) {
-                self.error(&zone.visits.place, "this zone reports nothing: remove `visits`, or add what to report");
-            }
-        }
-        let interval = match &camera.source.value {
-            Some(SourceRead::Snapshot(still)) => still.interval.value,
-            _ => None,
-        };
-        let paced = camera.max_fps.value.map(|rate| Duration::from_secs_f64(1.0 / rate));
-        if let Some(interval) = interval.max(paced) {
-            let holds = lines.iter().map(|line| (&line.name, &line.hold));
-            for (name, hold) in holds.chain(zones.iter().map(|zone| (&zone.name, &zone.hold))) {
-                if let (Some((name, span)), Some(hold)) = (name.set(), hold.value)
-                    && hold <= interval
-                {
-                    let message = format!(
-                        "\"{name}\" sees nothing: a frame comes every {} s, and `hold` is {} s: raise `hold` to three times the interval",
-                        interval.as_secs_f64(),
-                        hold.as_secs_f64()
-                    );
-                    self.0.warning(span, message);
-                }
-            }
-        }
-        self.conditions(lines, zones);
-    }
-
-    /// Checks the zones that lines and zones depend on: that they exist, and do not depend on themselves.
-    fn conditions(&mut self, lines: &[Read<LineConfig>], zones: &[Read<ZoneConfig>]) {
-        let mut events = Vec::new();
-        for zone in zones {
-            let Some(name) = &zone.name.value else { return };
-            let parts = [
-                ("dwell", zone.dwell.place.is_set()),
-                ("loitering", zone.loitering.place.is_set()),
-                ("absence", zone.absence.place.is_set()),
-                ("occupancy", zone.occupancy.place.is_set()),
-                ("stopped", zone.stopped.place.is_set()),
-                ("wrong_way", zone.wrong_way.place.is_set()),
-            ];
-            events.extend((!zone.visits.is(&false)).then(|| name.clone()));
-            events.extend(parts.iter().filter(|(_, is_set)| *is_set).map(|(part, _)| format!("{name}/{part}")));
-        }
-        let of_lines = lines.iter().flat_map(|line| [&line.only_while, &line.unless]);
-        for names in of_lines.chain(zones.iter().flat_map(|zone| [&zone.only_while, &zone.unless])) {
-            for (name, span) in names.items() {
-                if !events.contains(name) {
-                    let remedy = match nearest(name, events.iter().map(String::as_str)) {
-                        Some(near) => format!("did you mean \"{near}\"?"),
-                        None => {
-                            "name a zone of this camera, or what it reports: \"dock\", \"dock/occupancy\"".to_owned()
-                        }
-                    };
-                    self.0.error(span, format!("no zone of the camera reports \"{name}\": {remedy}"));
-                }
-            }
-        }
-        let zone_of = |event: &str| event.split('/').next().unwrap_or_default().to_owned();
-        let needs = |name: &str| -> Vec<String> {
-            let zone = zones.iter().find(|zone| zone.name.value.as_deref() == Some(name));
-            let lists = zone.into_iter().flat_map(|zone| [&zone.only_while.value, &zone.unless.value]);
-            lists.flatten().flatten().map(|event| zone_of(event)).collect()
-        };
-        for zone in zones {
-            let Some((name, span)) = zone.name.set() else { continue };
-            let mut reached = needs(name);
-            let mut at = 0;
-            while at < reached.len() {
-                for next in needs(&reached[at]) {
-                    if !reached.contains(&next) {
-                        reached.push(next);
-                    }
-                }
-                at += 1;
-            }
-            if reached.contains(name) {
-                let message = format!("zone \"{name}\" depends on itself: remove it from `only_while` or `unless`");
-                self.0.error(span, message);
-                return;
-            }
-        }
     }
 
     /// Checks that a box can have a size within both limits.

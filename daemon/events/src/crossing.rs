@@ -14,7 +14,7 @@ pub(crate) enum Side {
 
 /// An object and a line.
 ///
-/// A line with ends has no sides in the whole frame: whoever walks round an end gets to the other side without crossing. So the state is the
+/// A line with ends has no sides in the whole frame: an object that goes round an end gets to the other side without crossing. So the state is the
 /// number of times that the path crossed to the right, less those to the left.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Crossing {

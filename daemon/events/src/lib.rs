@@ -1,4 +1,4 @@
-//! Events: lines that tracks cross, zones that they enter, and what follows from the time spent there.
+//! Events: tracks that cross lines, enter zones, stay there, move there, and leave or take things.
 //!
 //! A [`Scene`] applies [`Rule`]s to the tracks of one camera. Each [`Scene::step`] takes the time of a frame and the objects in it, and
 //! returns [`Event`]s. There is no thread, no input or output and no clock in here, and a step allocates nothing once its buffers have

@@ -93,7 +93,7 @@ pub struct Belonging {
     pub distance: f32,
     /// How long it must stay, and for [`Kind::LeftBehind`] how long the owner must be away meanwhile.
     pub time: Duration,
-    /// Classes of owners. If there are none, nobody is near.
+    /// Classes of owners. If there are none, no owner is ever near.
     pub owners: Vec<u32>,
     /// How far apart the anchors of object and owner may be.
     pub near: f32,

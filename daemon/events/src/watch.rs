@@ -6,10 +6,10 @@ use crate::geometry::Point;
 use crate::settled::Settled;
 use crate::stillness::Stillness;
 
-/// Who owns an object.
+/// The owner of an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Owner {
-    /// Nobody was near while it moved, or its owner's track ended near it.
+    /// No owner was near while it moved, or its owner's track ended near it.
     Unknown,
     /// A track, which was near at the last sighting or not.
     Track { id: u64, near: bool },
@@ -25,7 +25,7 @@ pub(crate) struct Watch {
     attended: Settled<bool>,
 }
 
-/// What an owner may look like to an object: whether tracks that could be owners are near.
+/// The tracks around an object that may be its owner.
 pub(crate) trait Neighbours {
     /// Whether a track of the owners' classes is within reach; `None` if there is no such track any more.
     fn is_near(&self, id: u64) -> Option<bool>;
@@ -33,7 +33,7 @@ pub(crate) trait Neighbours {
     fn nearest(&self) -> Option<u64>;
 }
 
-/// What a sighting says of an object.
+/// The state of an object after a sighting.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Watched {
     /// Since when it is at its place.

@@ -366,7 +366,7 @@ fn a_place_that_is_empty_for_a_time_is_reported_until_somebody_comes() {
     assert_eq!(film.told(), ["empty Begin 0"]);
     film.show(ms(500), &[object(2, [600.0, 300.0])]);
     assert_eq!(film.told(), ["empty End 1 Over"]);
-    // Without frames nobody knows.
+    // Time without frames is unknown.
     film.show(ms(5000), &[]).frame(ms(60_000), &[], &[]);
     assert_eq!(film.told(), ["empty Begin 0", "empty End 0 FramesMissing"]);
     film.show(ms(2900), &[]);
@@ -500,7 +500,7 @@ fn what_vanishes_or_moves_without_its_owner_was_taken_away() {
     moved.play(ms(1000), |part| vec![bag(1, [600.0 + 200.0 * part, 300.0]), object(2, far)]);
     assert_eq!(moved.told(), ["taken Moment"]);
     assert_eq!(moved.totals("taken").taken, 1);
-    // A camera that was off saw nobody take it.
+    // A camera that was off did not see who took it.
     assert_eq!(start(far).frame(ms(60_000), &[], &[]).told(), [""; 0]);
 }
 

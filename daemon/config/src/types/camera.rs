@@ -70,7 +70,8 @@ section! {
         ignore: Vec<IgnoreConfig> as tables() => part,
         /// A line; visiond reports each object that crosses it. Requires the table `track`. See docs/events.md.
         line: Vec<LineConfig> as tables() => part,
-        /// An area; visiond reports objects that enter and leave it, and what follows from that. Requires the table `track`. See docs/events.md.
+        /// An area. visiond reports the objects that enter and leave it, how long they stay, and how many are in it. Requires the table
+        /// `track`. See docs/events.md.
         zone: Vec<ZoneConfig> as tables() => part,
     }
 }
