@@ -127,7 +127,7 @@ impl ConfigDiff {
         let tracked = |(camera, _): &&(&CameraConfig, _)| camera.track.is_some();
         let (tracked_before, tracked_after) = (before.iter().filter(tracked), after.iter().filter(tracked));
         changes.tracks = compare(tracked_before, tracked_after, name, |(a, _), (b, _)| {
-            (&a.track, a.smooth, &a.line, &a.zone) == (&b.track, b.smooth, &b.line, &b.zone)
+            (&a.track, a.smooth, &a.ground, &a.line, &a.zone) == (&b.track, b.smooth, &b.ground, &b.line, &b.zone)
         });
         let ignores = |(camera, _): &&(&CameraConfig, _)| !camera.ignore.is_empty();
         let (before, after) = (before.iter().filter(ignores), after.iter().filter(ignores));

@@ -16,7 +16,7 @@ use toml::de::{DeInteger, DeValue};
 
 use super::schema::{Context, Item, KeyKind, Shape, Written};
 
-pub use camera::{CameraName, ControlValue, camera, control, crop, fill, frame_size, levels, points};
+pub use camera::{CameraName, ControlValue, camera, control, crop, fill, frame_size, levels, metres, points};
 pub use network::{
     Address, Fingerprint, address, broker, fingerprint, host, http_url, is_loopback, rtsp_url, split_broker, subject,
     topic,

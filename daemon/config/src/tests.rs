@@ -1265,6 +1265,9 @@ fn results_that_stay_valid_without_tracks_are_a_warning() {
     );
 }
 
+const GROUND: &str = "[camera.ground]\npoints = [[0.4, 0.5], [0.6, 0.5], [0.9, 0.9], [0.1, 0.9]]\n\
+                      metres = [[0, 20], [5, 20], [5, 0], [0, 0]]\n";
+
 /// The first sentence about a camera with tracks and these lines and zones; empty if they are right.
 fn rule_error(rules: &str) -> String {
     let camera = "[[camera]]\nname = \"c\"\nsource.type = \"pattern\"\ntrack = {}\n";
@@ -1308,6 +1311,24 @@ fn lines_and_zones_that_cannot_work_are_reported() {
         (zone("z", "only_while = [\"z\"]"), "zone \"z\" depends on itself"),
         (zone("a", "unless = [\"b\"]") + &zone("b", "unless = [\"a\"]"), "zone \"a\" depends on itself"),
         (line("points = [[0, 0], [1, 1]]\nunless = [\"l\"]"), "no zone of the camera reports \"l\""),
+        (format!("{}{GROUND}", zone("z", "speed = { at_least_kmh = 30 }")), ""),
+        (
+            zone("z", "speed = { at_least_kmh = 30 }"),
+            "`speed` needs the ground in metres: add the table `[camera.ground]`",
+        ),
+        (
+            format!("{}{GROUND}", zone("z", "speed = {}")),
+            "`speed` has no limit: set `at_least_kmh`, `at_most_kmh` or both",
+        ),
+        (
+            format!("{}{GROUND}", zone("z", "speed = { at_least_kmh = 30, at_most_kmh = 20 }")),
+            "no number is at least `at_least_kmh` and at most `at_most_kmh`: raise `at_most_kmh`",
+        ),
+        (GROUND.replace("[0.4, 0.5], ", ""), "`points` are four points of the frame: write four, as fractions"),
+        (GROUND.replace("0.4", "4"), "`points` are four points of the frame: write four, as fractions"),
+        (GROUND.replace("[0, 20], ", ""), "`metres` has a place for each of the four `points`: write four"),
+        (GROUND.replace("[[0, 20], [5, 20]", "[[5, 20], [0, 20]"), "are not the same four points of a flat ground"),
+        (GROUND.replace("[0.9, 0.9]", "[0.8, 0.5]"), "are not the same four points of a flat ground"),
     ] {
         let found = rule_error(&rules);
         assert!(found.contains(wanted) && found.is_empty() == wanted.is_empty(), "{rules}: {found}, wanted {wanted}");

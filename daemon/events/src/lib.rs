@@ -52,6 +52,7 @@ mod wrong_way;
 
 pub use event::{Counters, EndReason, Event, EventIds, Phase};
 pub use object::{Anchor, Filter, Object};
+pub use plane::is_plane;
 pub use rule::{Belonging, Kind, MOST_POINTS, MOST_RULES, Rule, RuleError};
 pub use scene::Scene;
 pub use tracks::{MOST_TRACKS, PARKED_AFTER, PARKED_UNSEEN};

@@ -24,19 +24,24 @@ impl Plane {
         if !is_quadrilateral(&frame) || !is_quadrilateral(&ground) {
             return None;
         }
-        // u = (a x + b y + c) / (g x + h y + 1), v alike: two equations for each point.
+        // u = (a x + b y + c) / (g x + h y + 1), v alike: two equations for each point. The horizon does not pass through the middle of the
+        // points, which is the origin here, so the 1 is right.
+        let [middle_x, middle_y] = [0, 1].map(|axis| frame.iter().map(|point| point[axis]).sum::<f64>() / 4.0);
         let mut rows = [[0.0; 9]; 8];
         for (pair, ([x, y], [u, v])) in rows.chunks_exact_mut(2).zip(frame.into_iter().zip(ground)) {
+            let (x, y) = (x - middle_x, y - middle_y);
             if let [first, second] = pair {
                 *first = [x, y, 1.0, 0.0, 0.0, 0.0, -u * x, -u * y, u];
                 *second = [0.0, 0.0, 0.0, x, y, 1.0, -v * x, -v * y, v];
             }
         }
         let [a, b, c, d, e, f, g, h] = solve(rows)?;
+        let from_corner = |by_x: f64, by_y: f64, at_middle: f64| at_middle - by_x * middle_x - by_y * middle_y;
+        let (c, f, i) = (from_corner(a, b, c), from_corner(d, e, f), from_corner(g, h, 1.0));
         // The horizon must not pass between the points.
-        let depths = frame.map(|[x, y]| g * x + h * y + 1.0);
+        let depths = frame.map(|[x, y]| g * x + h * y + i);
         let mean = depths.iter().sum::<f64>() / 4.0;
-        let matrix = [a, b, c, d, e, f, g, h, 1.0].map(|number| number / mean);
+        let matrix = [a, b, c, d, e, f, g, h, i].map(|number| number / mean);
         let in_front = depths.iter().all(|depth| depth / mean > HORIZON);
         (in_front && matrix.iter().all(|number| number.is_finite())).then_some(Self { matrix })
     }
@@ -48,6 +53,11 @@ impl Plane {
         let depth = g * x + h * y + i;
         (depth > HORIZON).then(|| [(a * x + b * y + c) / depth, (d * x + e * y + f) / depth])
     }
+}
+
+/// Returns whether four points of the frame and their places on the ground define a plane for [`Kind::Speed`](crate::Kind::Speed).
+pub fn is_plane(points: &[([f32; 2], [f32; 2]); 4]) -> bool {
+    Plane::new(points).is_some()
 }
 
 /// Whether no three of four points are on a line: of each three, the triangle has at least a millionth of the area of the longest side's
@@ -148,6 +158,17 @@ mod tests {
     fn above_the_horizon_is_no_place() {
         let plane = Plane::new(&street()).unwrap();
         assert!(plane.project(Point { x: 640 * 256, y: 0 }).is_none());
+    }
+
+    #[test]
+    fn the_horizon_may_pass_through_the_corner_of_the_frame() {
+        // Half as wide where it is twice as far away.
+        let pixels = [[160.0, 240.0], [480.0, 240.0], [640.0, 480.0], [0.0, 480.0]];
+        let metres = [[-2.5, 80.0], [2.5, 80.0], [2.5, 40.0], [-2.5, 40.0]];
+        let plane = Plane::new(&[0, 1, 2, 3].map(|corner| (pixels[corner], metres[corner]))).unwrap();
+        let [x, y] = plane.project(Point { x: 320 * 256, y: 320 * 256 }).unwrap();
+        assert!(x.abs() < 1e-6 && (y - 60.0).abs() < 1e-6, "{x} {y}");
+        assert!(plane.project(Point { x: 320 * 256, y: 0 }).is_none());
     }
 
     #[test]

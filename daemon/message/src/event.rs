@@ -100,9 +100,9 @@ pub struct EventMessage {
     /// The number of objects in the zone.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub count: Option<u32>,
-    /// The speed of the object, in units of the zone's plane per second.
+    /// The speed of the object at the begin of its event, in km/h.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub speed: Option<f32>,
+    pub speed_kmh: Option<f32>,
     /// Why it ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<Cow<'static, str>>,

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use visiond_config::types::{
-    Anchor, CameraConfig, LineConfig, OccupancyConfig, StoppedConfig, WrongWayConfig, ZoneConfig,
+    Anchor, CameraConfig, GroundConfig, LineConfig, OccupancyConfig, SpeedConfig, StoppedConfig, WrongWayConfig,
+    ZoneConfig,
 };
 use visiond_events::{Filter, Kind, Rule};
 use visiond_pipeline::collector::{PART, RuleSettings};
@@ -12,7 +13,8 @@ use visiond_pipeline::collector::{PART, RuleSettings};
 /// Returns the rules of a camera's lines and zones.
 pub fn rules_of(camera: &CameraConfig) -> Arc<[RuleSettings]> {
     let lines = camera.line.iter().map(rule_of_line);
-    lines.chain(camera.zone.iter().flat_map(rules_of_zone)).collect()
+    let ground = camera.ground.as_ref().and_then(plane);
+    lines.chain(camera.zone.iter().flat_map(|zone| rules_of_zone(zone, ground))).collect()
 }
 
 fn rule_of_line(line: &LineConfig) -> RuleSettings {
@@ -32,7 +34,7 @@ fn rule_of_line(line: &LineConfig) -> RuleSettings {
 }
 
 /// Returns a rule for each thing that is reported about the zone.
-fn rules_of_zone(zone: &ZoneConfig) -> Vec<RuleSettings> {
+fn rules_of_zone(zone: &ZoneConfig, ground: Option<Plane>) -> Vec<RuleSettings> {
     let direction = |wrong_way: &WrongWayConfig| match &*in_fractions(&wrong_way.direction, zone.frame_size) {
         [from, to, ..] => [to[0] - from[0], to[1] - from[1]],
         _ => [0.0; 2],
@@ -51,6 +53,11 @@ fn rules_of_zone(zone: &ZoneConfig) -> Vec<RuleSettings> {
         zone.wrong_way.as_ref().map(|wrong_way| {
             let distance = wrong_way.distance as f32;
             ("wrong_way", Kind::WrongWay { direction: direction(wrong_way), distance })
+        }),
+        zone.speed.as_ref().zip(ground).map(|(&SpeedConfig { at_least_kmh, at_most_kmh, over }, plane)| {
+            let metres_per_second = |kmh: Option<f64>| kmh.map(|kmh| (kmh / 3.6) as f32);
+            let (at_least, at_most) = (metres_per_second(at_least_kmh), metres_per_second(at_most_kmh));
+            ("speed", Kind::Speed { plane, at_least, at_most, over })
         }),
     ];
     let rule = |(part, kind): (&str, Kind)| {
@@ -73,6 +80,16 @@ fn rules_of_zone(zone: &ZoneConfig) -> Vec<RuleSettings> {
 
 /// How long a track may be outside of a zone before its loitering begins again, unless the time of loitering is longer.
 const LOITERING_AWAY: Duration = Duration::from_secs(60);
+
+/// Four points of the frame, and where these are on the ground in metres.
+type Plane = [([f32; 2], [f32; 2]); 4];
+
+/// Returns the ground's points; `None` if there are not four, which `check` reports.
+fn plane(ground: &GroundConfig) -> Option<Plane> {
+    let metres = ground.metres.iter().map(|place| place.map(|metres| metres as f32));
+    let points: Vec<_> = in_fractions(&ground.points, ground.frame_size).into_iter().zip(metres).collect();
+    points.try_into().ok()
+}
 
 /// Returns points as fractions of the frame.
 fn in_fractions(points: &[[f64; 2]], frame_size: Option<[u32; 2]>) -> Vec<[f32; 2]> {

@@ -133,6 +133,11 @@ pub fn points() -> KeyKind<Vec<[f64; 2]>> {
     list(pair("[x, y], two numbers from 0 to 16384", real(0.0..=f64::from(MAX_SIDE))))
 }
 
+/// Returns the kind of lists of places on the ground.
+pub fn metres() -> KeyKind<Vec<[f64; 2]>> {
+    list(pair("[x, y], two numbers from -10000 to 10000", real(-1e4..=1e4)))
+}
+
 /// Returns the kind of the size of a frame.
 pub fn frame_size() -> KeyKind<[u32; 2]> {
     pair("[width, height], two whole numbers from 1 to 16384", whole(1..=MAX_SIDE))

@@ -282,13 +282,21 @@ prop_compose! {
         dwell in of(duration(10, 86_400_000)), loitering in of(duration(10, 86_400_000)), absence in of(duration(10, 86_400_000)),
         at_least in of(1..=100_u32), at_most in 100..=100_000_u32, lasting in prop_oneof![Just(Duration::ZERO), duration(10, 86_400_000)],
         stopped in of((duration(10, 86_400_000), 0.1..=16_384.0)), wrong_way in of(1.0..=16_384.0), counts: bool,
+        speed in of((0.1..=100.0, of(100.0..=1000.0), duration(100, 60_000))),
     ) -> ZoneConfig {
         let occupancy = counts.then_some(OccupancyConfig { at_least, at_most: Some(at_most), lasting });
         let stopped = stopped.map(|(time, distance)| StoppedConfig { time, distance });
         let direction = vec![[0.0, 0.5], [1.0, 0.5]];
         let wrong_way = wrong_way.map(|distance| WrongWayConfig { direction, distance });
-        ZoneConfig { dwell, loitering, absence, occupancy, stopped, wrong_way, ..ZoneConfig::default() }
+        let speed = speed.map(|(least, at_most_kmh, over)| SpeedConfig { at_least_kmh: Some(least), at_most_kmh, over });
+        ZoneConfig { dwell, loitering, absence, occupancy, stopped, wrong_way, speed, ..ZoneConfig::default() }
     }
+}
+
+fn ground() -> GroundConfig {
+    let points = vec![[0.25, 0.5], [0.75, 0.5], [1.0, 1.0], [0.0, 1.0]];
+    let metres = vec![[-2.5, 80.0], [2.5, 80.0], [2.5, 0.125], [-2.5, 0.125]];
+    GroundConfig { points, metres, frame_size: None }
 }
 
 prop_compose! {
@@ -330,6 +338,8 @@ prop_compose! {
         track in of(track()), smooth: bool, group: bool, group_timeout in of(duration(10, 10_000)), mut models in vec(camera_model(), 1..4), ignore in vec(ignore(), 0..3),
         privacy in vec(privacy(), 0..3), (crop, rotate, flip) in view(), (line, zone) in rules(),
     ) -> (usize, CameraConfig) {
+        let needs_ground = zone.iter().any(|zone| zone.speed.is_some());
+        let ground = (needs_ground || group).then(ground);
         // Only where frames may be skipped.
         let max_fps = fps.filter(|_| !source.is_lossless());
         let smooth = smooth && track.is_some();
@@ -340,7 +350,7 @@ prop_compose! {
         let (crop, crop_frame_size) = crop.map_or((None, None), |(crop, size)| (Some(crop), size));
         let camera = CameraConfig {
             name: String::new(), model: None, models, group, group_timeout, enabled, max_fps, crop, crop_frame_size, rotate, flip, source,
-            annotate, track, smooth, privacy, ignore, line, zone,
+            annotate, track, smooth, privacy, ignore, ground, line, zone,
         };
         (model, camera)
     }

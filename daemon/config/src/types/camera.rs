@@ -11,7 +11,7 @@ use visiond_kernels::privacy::{Fill, PrivacyMask};
 use visiond_kernels::tiling::Tiling;
 use visiond_kernels::view::{Crop, Flip, Orientation, ViewSpec};
 
-use super::{FfmpegConfig, HOUR, LineConfig, MS, SECOND, ZoneConfig};
+use super::{FfmpegConfig, GroundConfig, HOUR, LineConfig, MS, SECOND, ZoneConfig};
 use crate::kinds::{
     Words, by_name, camera, choice, command_line, control, credential, crop, duration, fill, fingerprint, flag,
     fraction, frame_size, http_url, levels, list, location, name, path, points, real, rtsp_url, text, whole, word,
@@ -68,6 +68,8 @@ section! {
         /// An area whose detections are dropped before tracks, messages and images. There may be several; a camera has at most 32. See
         /// docs/privacy.md.
         ignore: Vec<IgnoreConfig> as tables() => part,
+        /// The ground in the frame: where four of its points are, in metres. The key `speed` of a zone requires it.
+        ground: Option<GroundConfig> as table() => optional_part,
         /// A line; visiond reports each object that crosses it. Requires the table `track`. See docs/events.md.
         line: Vec<LineConfig> as tables() => part,
         /// An area. visiond reports the objects that enter and leave it, how long they stay, and how many are in it. Requires the table

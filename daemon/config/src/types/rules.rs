@@ -6,7 +6,7 @@ use visiond_kernels::frame::MAX_SIDE;
 
 use super::{HOUR, MS, SECOND};
 use crate::kinds::{
-    Words, duration, duration_or_zero, flag, fraction, frame_size, list, name, points, real, text, whole, word,
+    Words, duration, duration_or_zero, flag, fraction, frame_size, list, metres, name, points, real, text, whole, word,
 };
 use crate::table_macros::section;
 use crate::tables::table;
@@ -69,6 +69,8 @@ section! {
         stopped: Option<StoppedConfig> as table() => optional_part,
         /// Report an object that moves against the right direction.
         wrong_way: Option<WrongWayConfig> as table() => optional_part,
+        /// Report an object that moves faster or slower than a limit. Requires the camera's table `ground`.
+        speed: Option<SpeedConfig> as table() => optional_part,
         /// See only objects of these classes, by label; empty: all.
         classes: Vec<String> as list(text()) => default(Vec::new()),
         /// See only objects with this score.
@@ -122,6 +124,31 @@ section! {
         direction: Vec<[f64; 2]> as points() => required("[[0.5, 0.9], [0.5, 0.1]]"),
         /// How far an object must move against it, in pixels of the frame.
         distance: f64 as real(1.0..=f64::from(MAX_SIDE)) => default(50.0),
+    }
+}
+
+section! {
+    /// The limits of a speed.
+    pub struct SpeedConfig {
+        /// Report this speed and higher ones, in km/h.
+        at_least_kmh: Option<f64> as real(0.1..=1000.0) => optional("30"),
+        /// Report this speed and lower ones, in km/h.
+        at_most_kmh: Option<f64> as real(0.1..=1000.0) => optional("80"),
+        /// Measure the speed between two places of the object that are this long apart. A longer time measures more exactly.
+        over: Duration as duration(100 * MS..=60 * SECOND) => default(500 * MS),
+    }
+}
+
+section! {
+    /// Four points of a flat ground, in the frame and in metres.
+    pub struct GroundConfig {
+        /// Four points of the frame, in order around the area, as fractions of its width and height from the top-left corner. No three
+        /// may be on a line.
+        points: Vec<[f64; 2]> as points() => required("[[0.3, 0.4], [0.6, 0.4], [0.9, 0.9], [0.1, 0.9]]"),
+        /// The points are pixels of a frame of this width and height. They keep their places if the camera's frames have another size.
+        frame_size: Option<[u32; 2]> as frame_size() => optional("[1920, 1080]"),
+        /// Where the same points are on the ground, in metres to the right of any point and beyond it, in the same order.
+        metres: Vec<[f64; 2]> as metres() => required("[[0, 20], [7, 20], [7, 0], [0, 0]]"),
     }
 }
 

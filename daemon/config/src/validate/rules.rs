@@ -1,12 +1,13 @@
 //! Checks of a camera's lines and zones.
 
+use std::ops::Range;
 use std::time::Duration;
 
 use visiond_ground::nearest::nearest;
 
 use super::{Checks, SourceRead};
-use crate::tables::Read;
-use crate::types::{CameraConfig, LineConfig, ZoneConfig};
+use crate::tables::{Field, Place, Read};
+use crate::types::{CameraConfig, GroundConfig, LineConfig, ZoneConfig};
 
 /// The most points of a line; a polygon has as many.
 const MAX_POINTS: usize = 64;
@@ -51,38 +52,9 @@ impl Checks<'_> {
             }
             self.sizes(&line.min_size, &line.max_size);
         }
-        for zone in zones {
-            if zone.polygon.value.as_ref().is_some_and(|polygon| !polygon.is_empty()) {
-                self.area(&zone.polygon, &zone.frame_size);
-            }
-            self.sizes(&zone.min_size, &zone.max_size);
-            if let (Some(occupancy), Some(span)) = (&zone.occupancy.value, zone.occupancy.place.span.clone()) {
-                let message = match (occupancy.at_least.value, occupancy.at_most.value) {
-                    (None, None) if occupancy.at_least.place.is_valid && occupancy.at_most.place.is_valid => {
-                        Some("`occupancy` has no limit: set `at_least`, `at_most` or both")
-                    }
-                    (Some(least), Some(most)) if most < least => {
-                        Some("no number is at least `at_least` and at most `at_most`: raise `at_most`")
-                    }
-                    _ => None,
-                };
-                message.into_iter().for_each(|message| self.0.error(span.clone(), message));
-            }
-            if let Some(wrong_way) = &zone.wrong_way.value
-                && let Some((points, span)) = wrong_way.direction.set().filter(|_| zone.frame_size.place.is_valid)
-                && !matches!(&**points, [from, to] if from != to && points.iter().all(|point| is_in(point, zone.frame_size.value)))
-            {
-                let hint = frame_hint(zone.frame_size.value);
-                self.0.error(
-                    span,
-                    format!("`direction` goes from one point to another: write two different ones, {hint}"),
-                );
-            }
-            let others = [&zone.occupancy.place, &zone.stopped.place, &zone.wrong_way.place];
-            let times = [&zone.dwell.place, &zone.loitering.place, &zone.absence.place];
-            if zone.visits.is(&false) && others.into_iter().chain(times).all(|place| !place.is_set()) {
-                self.error(&zone.visits.place, "this zone reports nothing: remove `visits`, or add what to report");
-            }
+        zones.iter().for_each(|zone| self.zone(zone, camera));
+        if let Some(ground) = &camera.ground.value {
+            self.ground(ground);
         }
         let interval = match &camera.source.value {
             Some(SourceRead::Snapshot(still)) => still.interval.value,
@@ -107,21 +79,83 @@ impl Checks<'_> {
         self.conditions(lines, zones);
     }
 
+    /// Checks the polygon of a zone, and each of its reports.
+    fn zone(&mut self, zone: &Read<ZoneConfig>, camera: &Read<CameraConfig>) {
+        if zone.polygon.value.as_ref().is_some_and(|polygon| !polygon.is_empty()) {
+            self.area(&zone.polygon, &zone.frame_size);
+        }
+        self.sizes(&zone.min_size, &zone.max_size);
+        if let (Some(occupancy), Some(span)) = (&zone.occupancy.value, zone.occupancy.place.span.clone()) {
+            self.limits("occupancy", span, [("at_least", &occupancy.at_least), ("at_most", &occupancy.at_most)]);
+        }
+        if let (Some(speed), Some(span)) = (&zone.speed.value, zone.speed.place.span.clone()) {
+            let limits = [("at_least_kmh", &speed.at_least_kmh), ("at_most_kmh", &speed.at_most_kmh)];
+            self.limits("speed", span.clone(), limits);
+            if !camera.ground.place.is_set() {
+                let message = "`speed` needs the ground in metres: add the table `[camera.ground]`, or remove `speed`";
+                self.0.error(span, message);
+            }
+        }
+        if let Some(wrong_way) = &zone.wrong_way.value
+            && let Some((points, span)) = wrong_way.direction.set().filter(|_| zone.frame_size.place.is_valid)
+            && !matches!(&**points, [from, to] if from != to && points.iter().all(|point| is_in(point, zone.frame_size.value)))
+        {
+            let hint = frame_hint(zone.frame_size.value);
+            self.0.error(span, format!("`direction` goes from one point to another: write two different ones, {hint}"));
+        }
+        if zone.visits.is(&false) && parts(zone).iter().all(|(_, place)| !place.is_set()) {
+            self.error(&zone.visits.place, "this zone reports nothing: remove `visits`, or add what to report");
+        }
+    }
+
+    /// Checks that a number can be within its limits.
+    fn limits<T: PartialOrd>(&mut self, of: &str, span: Range<usize>, limits: [(&str, &Field<T>); 2]) {
+        let [(least, at_least), (most, at_most)] = limits;
+        match (&at_least.value, &at_most.value) {
+            (None, None) if at_least.place.is_valid && at_most.place.is_valid => {
+                self.0.error(span, format!("`{of}` has no limit: set `{least}`, `{most}` or both"));
+            }
+            (Some(low), Some(high)) if high < low => {
+                self.0.error(span, format!("no number is at least `{least}` and at most `{most}`: raise `{most}`"));
+            }
+            _ => {}
+        }
+    }
+
+    /// Checks that the points of the ground are a plane.
+    fn ground(&mut self, ground: &Read<GroundConfig>) {
+        let Some((metres, span)) = ground.metres.set() else { return };
+        let Some((points, of_points)) = ground.points.set().filter(|_| ground.frame_size.place.is_valid) else {
+            return;
+        };
+        let size = ground.frame_size.value;
+        if points.len() != 4 || !points.iter().all(|point| is_in(point, size)) {
+            let hint = frame_hint(size);
+            self.0.error(of_points, format!("`points` are four points of the frame: write four, {hint}"));
+            return;
+        }
+        let single = |place: &[f64; 2]| place.map(|number| number as f32);
+        let pairs: Vec<_> = points.iter().map(single).zip(metres.iter().map(single)).collect();
+        match <[_; 4]>::try_from(pairs) {
+            Ok(pairs) if metres.len() == 4 => {
+                if !visiond_events::is_plane(&pairs) {
+                    let message = "`points` and `metres` are not the same four points of a flat ground: write them in the same order, \
+                                   of which no three are on a line";
+                    self.0.error(span, message);
+                }
+            }
+            _ => self.0.error(span, "`metres` has a place for each of the four `points`: write four"),
+        }
+    }
+
     /// Checks the zones that lines and zones depend on: that they exist, and do not depend on themselves.
     fn conditions(&mut self, lines: &[Read<LineConfig>], zones: &[Read<ZoneConfig>]) {
         let mut events = Vec::new();
         for zone in zones {
             let Some(name) = &zone.name.value else { return };
-            let parts = [
-                ("dwell", zone.dwell.place.is_set()),
-                ("loitering", zone.loitering.place.is_set()),
-                ("absence", zone.absence.place.is_set()),
-                ("occupancy", zone.occupancy.place.is_set()),
-                ("stopped", zone.stopped.place.is_set()),
-                ("wrong_way", zone.wrong_way.place.is_set()),
-            ];
             events.extend((!zone.visits.is(&false)).then(|| name.clone()));
-            events.extend(parts.iter().filter(|(_, is_set)| *is_set).map(|(part, _)| format!("{name}/{part}")));
+            let set = parts(zone).into_iter().filter(|(_, place)| place.is_set());
+            events.extend(set.map(|(part, _)| format!("{name}/{part}")));
         }
         let of_lines = lines.iter().flat_map(|line| [&line.only_while, &line.unless]);
         for names in of_lines.chain(zones.iter().flat_map(|zone| [&zone.only_while, &zone.unless])) {
@@ -162,6 +196,19 @@ impl Checks<'_> {
             }
         }
     }
+}
+
+/// Returns what a zone can report beside its visits: the name and the key of each.
+fn parts(zone: &Read<ZoneConfig>) -> [(&'static str, &Place); 7] {
+    [
+        ("dwell", &zone.dwell.place),
+        ("loitering", &zone.loitering.place),
+        ("absence", &zone.absence.place),
+        ("occupancy", &zone.occupancy.place),
+        ("stopped", &zone.stopped.place),
+        ("wrong_way", &zone.wrong_way.place),
+        ("speed", &zone.speed.place),
+    ]
 }
 
 /// Whether a point is in a frame, in fractions without a size.

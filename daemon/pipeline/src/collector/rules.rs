@@ -43,6 +43,9 @@ impl RuleSettings {
         match &mut rule.kind {
             Kind::Line { points, .. } => scale(points),
             Kind::WrongWay { direction: [x, y], .. } => (*x, *y) = (*x * width as f32, *y * height as f32),
+            Kind::Speed { plane, .. } => {
+                plane.iter_mut().for_each(|([x, y], _)| (*x, *y) = (*x * width as f32, *y * height as f32));
+            }
             _ => {}
         }
         rule.filter.classes = self.classes_of(labels);
@@ -286,7 +289,8 @@ impl CameraRules {
                 bounds: object.map(|object| inside(object.bounds, self.size)),
                 image: pictured.map(|at| Arc::clone(&self.pictured[at].image)),
                 count: event.count,
-                speed: event.speed.and_then(significant),
+                // The ground is in metres.
+                speed_kmh: event.speed.and_then(|metres_per_second| significant(metres_per_second * 3.6)),
                 to: event.to,
                 reason: event.reason.map(|reason| reason_name(reason).into()),
                 totals,

@@ -211,6 +211,24 @@ fn totals_outlast_a_changed_rule_other_tracks_and_another_process() {
 }
 
 #[test]
+fn speeds_are_in_km_h_whatever_the_size_of_the_frame() {
+    for size in [(640, 480), (1280, 480)] {
+        let mut walk = Walk::new();
+        walk.size = size;
+        // A frame is 64 m wide and 48 m high.
+        let corners = [[0.0, 0.0], [1.0, 0.0], [1.0, 1.0], [0.0, 1.0]];
+        let plane = corners.map(|[x, y]: [f32; 2]| ([x, y], [x * 64.0, y * 48.0]));
+        let kind = Kind::Speed { plane, at_least: Some(4.0), at_most: None, over: Duration::from_millis(500) };
+        let rules: Arc<[_]> = Arc::new([rule("street/speed", kind, &[])]);
+        walk.walk(15, &rules);
+        let begin = walk.events.lock()[0].clone();
+        assert_eq!(walk.told(), ["street speed Begin"]);
+        // 100 pixels a second.
+        assert_eq!(begin.speed_kmh, Some(36.0 * 640.0 / size.0 as f32));
+    }
+}
+
+#[test]
 fn a_frame_with_old_rules_does_not_keep_the_new_ones_from_the_next() {
     let mut walk = Walk::new();
     let old: Arc<[_]> = Arc::new([rule("here", Kind::Zone, &[]), rule("stays", Kind::Zone, &[])]);
