@@ -1311,6 +1311,19 @@ fn lines_and_zones_that_cannot_work_are_reported() {
         (zone("z", "only_while = [\"z\"]"), "zone \"z\" depends on itself"),
         (zone("a", "unless = [\"b\"]") + &zone("b", "unless = [\"a\"]"), "zone \"a\" depends on itself"),
         (line("points = [[0, 0], [1, 1]]\nunless = [\"l\"]"), "no zone of the camera reports \"l\""),
+        (zone("z", "left_behind = { classes = [\"bag\"] }\ntaken_away = { classes = [\"bag\"], owners = [] }"), ""),
+        (
+            zone("z", "left_behind = { classes = [] }"),
+            "`left_behind` sees no object: write the classes of what may be left behind",
+        ),
+        (
+            zone("z", "taken_away = { classes = [\"person\"] }"),
+            "`taken_away`: \"person\" is an owner and one of `classes`",
+        ),
+        (
+            zone("a", "taken_away = { classes = [\"car\"] }") + &zone("z", "unless = [\"a/taken_away\"]"),
+            "events of `taken_away` have no duration, so nothing can depend on them",
+        ),
         (format!("{}{GROUND}", zone("z", "speed = { at_least_kmh = 30 }")), ""),
         (
             zone("z", "speed = { at_least_kmh = 30 }"),
@@ -1344,6 +1357,10 @@ fn lines_and_zones_that_cannot_work_are_reported() {
             "10:8 \"z\" sees nothing: a frame comes every 2 s, and `hold` is 1 s: raise `hold` to three times the interval"
         ]
     );
+    let bags = zone("z", "left_behind = { classes = [\"suitcase\"] }");
+    let tracks = "track = { classes = [\"suitcase\"] }";
+    let ownerless = format!("{MODEL}[[camera]]\nname = \"c\"\nsource.type = \"pattern\"\n{tracks}\n{bags}");
+    assert!(sentences(&ownerless)[0].contains("`left_behind` sees no owner, because none of `owners` has tracks"));
     let untracked = format!("{MODEL}[[camera]]\nname = \"c\"\nsource.type = \"pattern\"\n{}", zone("z", ""));
     let found = sentences(&untracked);
     assert!(found.len() == 1 && found[0].contains("lines and zones need tracks"), "{found:?}");

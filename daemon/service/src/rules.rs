@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use visiond_config::types::{
-    Anchor, CameraConfig, GroundConfig, LineConfig, OccupancyConfig, SpeedConfig, StoppedConfig, WrongWayConfig,
-    ZoneConfig,
+    Anchor, BelongingConfig, CameraConfig, GroundConfig, LineConfig, OccupancyConfig, SpeedConfig, StoppedConfig,
+    WrongWayConfig, ZoneConfig,
 };
-use visiond_events::{Filter, Kind, Rule};
+use visiond_events::{Belonging, Filter, Kind, Rule};
 use visiond_pipeline::collector::{PART, RuleSettings};
 
 /// Returns the rules of a camera's lines and zones.
@@ -30,7 +30,7 @@ fn rule_of_line(line: &LineConfig) -> RuleSettings {
         unless: names(unless),
         ..Rule::new(name, kind)
     };
-    RuleSettings { rule, classes: line.classes.clone() }
+    RuleSettings { rule, classes: line.classes.clone(), owners: Vec::new() }
 }
 
 /// Returns a rule for each thing that is reported about the zone.
@@ -59,8 +59,16 @@ fn rules_of_zone(zone: &ZoneConfig, ground: Option<Plane>) -> Vec<RuleSettings> 
             let (at_least, at_most) = (metres_per_second(at_least_kmh), metres_per_second(at_most_kmh));
             ("speed", Kind::Speed { plane, at_least, at_most, over })
         }),
+        zone.left_behind.as_ref().map(|object| ("left_behind", Kind::LeftBehind(belonging(object)))),
+        zone.taken_away.as_ref().map(|object| ("taken_away", Kind::TakenAway(belonging(object)))),
     ];
     let rule = |(part, kind): (&str, Kind)| {
+        let belonging = match &kind {
+            Kind::LeftBehind(_) => zone.left_behind.as_ref(),
+            Kind::TakenAway(_) => zone.taken_away.as_ref(),
+            _ => None,
+        };
+        let (classes, owners) = belonging.map_or((&zone.classes, Vec::new()), |one| (&one.classes, one.owners.clone()));
         let name = if part.is_empty() { zone.name.clone() } else { format!("{}{PART}{part}", zone.name) };
         let rule = Rule {
             area: in_fractions(&zone.polygon, zone.frame_size),
@@ -73,13 +81,18 @@ fn rules_of_zone(zone: &ZoneConfig, ground: Option<Plane>) -> Vec<RuleSettings> 
             unless: names(&zone.unless),
             ..Rule::new(&name, kind)
         };
-        RuleSettings { rule, classes: zone.classes.clone() }
+        RuleSettings { rule, classes: classes.clone(), owners }
     };
     kinds.into_iter().flatten().map(rule).collect()
 }
 
 /// How long a track may be outside of a zone before its loitering begins again, unless the time of loitering is longer.
 const LOITERING_AWAY: Duration = Duration::from_secs(60);
+
+/// Returns an object and its owner, without the numbers of the owners' classes.
+fn belonging(&BelongingConfig { time, distance, near, .. }: &BelongingConfig) -> Belonging {
+    Belonging { distance: distance as f32, time, owners: Vec::new(), near: near as f32 }
+}
 
 /// Four points of the frame, and where these are on the ground in metres.
 type Plane = [([f32; 2], [f32; 2]); 4];

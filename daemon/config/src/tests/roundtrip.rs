@@ -278,18 +278,28 @@ prop_compose! {
 }
 
 prop_compose! {
+    fn belonging()(
+        time in duration(10, 86_400_000), distance in 0.1..=16_384.0, has_owners: bool, near in 1.0..=16_384.0,
+    ) -> BelongingConfig {
+        let owners = if has_owners { vec!["\"owner\"".to_owned()] } else { Vec::new() };
+        BelongingConfig { classes: vec!["bag".to_owned()], time, distance, owners, near }
+    }
+}
+
+prop_compose! {
     fn reports()(
         dwell in of(duration(10, 86_400_000)), loitering in of(duration(10, 86_400_000)), absence in of(duration(10, 86_400_000)),
         at_least in of(1..=100_u32), at_most in 100..=100_000_u32, lasting in prop_oneof![Just(Duration::ZERO), duration(10, 86_400_000)],
         stopped in of((duration(10, 86_400_000), 0.1..=16_384.0)), wrong_way in of(1.0..=16_384.0), counts: bool,
-        speed in of((0.1..=100.0, of(100.0..=1000.0), duration(100, 60_000))),
+        speed in of((0.1..=100.0, of(100.0..=1000.0), duration(100, 60_000))), belongings in (of(belonging()), of(belonging())),
     ) -> ZoneConfig {
         let occupancy = counts.then_some(OccupancyConfig { at_least, at_most: Some(at_most), lasting });
         let stopped = stopped.map(|(time, distance)| StoppedConfig { time, distance });
         let direction = vec![[0.0, 0.5], [1.0, 0.5]];
         let wrong_way = wrong_way.map(|distance| WrongWayConfig { direction, distance });
+        let (left_behind, taken_away) = belongings;
         let speed = speed.map(|(least, at_most_kmh, over)| SpeedConfig { at_least_kmh: Some(least), at_most_kmh, over });
-        ZoneConfig { dwell, loitering, absence, occupancy, stopped, wrong_way, speed, ..ZoneConfig::default() }
+        ZoneConfig { dwell, loitering, absence, occupancy, stopped, wrong_way, speed, left_behind, taken_away, ..ZoneConfig::default() }
     }
 }
 
@@ -335,9 +345,12 @@ fn view() -> impl Strategy<Value = (Option<Part>, Option<u32>, Option<Flip>)> {
 prop_compose! {
     fn camera()(
         model in 0_usize..8, enabled: bool, fps in of(0.001..=1000.0_f64), source in source(), annotate in of(annotate()),
-        track in of(track()), smooth: bool, group: bool, group_timeout in of(duration(10, 10_000)), mut models in vec(camera_model(), 1..4), ignore in vec(ignore(), 0..3),
+        mut track in of(track()), smooth: bool, group: bool, group_timeout in of(duration(10, 10_000)), mut models in vec(camera_model(), 1..4), ignore in vec(ignore(), 0..3),
         privacy in vec(privacy(), 0..3), (crop, rotate, flip) in view(), (line, zone) in rules(),
     ) -> (usize, CameraConfig) {
+        if let Some(track) = track.as_mut().filter(|track| !track.classes.is_empty()) {
+            track.classes.push("\"owner\"".to_owned());
+        }
         let needs_ground = zone.iter().any(|zone| zone.speed.is_some());
         let ground = (needs_ground || group).then(ground);
         // Only where frames may be skipped.

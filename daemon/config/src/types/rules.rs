@@ -71,6 +71,10 @@ section! {
         wrong_way: Option<WrongWayConfig> as table() => optional_part,
         /// Report an object that moves faster or slower than a limit. Requires the camera's table `ground`.
         speed: Option<SpeedConfig> as table() => optional_part,
+        /// Report an object that stays while its owner is away, such as a bag.
+        left_behind: Option<BelongingConfig> as table() => optional_part,
+        /// Report an object that stood still, and then moves or vanishes while its owner is away.
+        taken_away: Option<BelongingConfig> as table() => optional_part,
         /// See only objects of these classes, by label; empty: all.
         classes: Vec<String> as list(text()) => default(Vec::new()),
         /// See only objects with this score.
@@ -136,6 +140,22 @@ section! {
         at_most_kmh: Option<f64> as real(0.1..=1000.0) => optional("80"),
         /// Measure the speed between two places of the object that are this long apart. A longer time measures more exactly.
         over: Duration as duration(100 * MS..=60 * SECOND) => default(500 * MS),
+    }
+}
+
+section! {
+    /// An object that has an owner.
+    pub struct BelongingConfig {
+        /// Classes of the objects, by label, in place of the zone's `classes`. They need tracks.
+        classes: Vec<String> as list(text()) => required(r#"["backpack", "suitcase"]"#),
+        /// How long the object must stay, and for `left_behind` also how long its owner must be away.
+        time: Duration as duration(10 * MS..=DAY) => default(30 * SECOND),
+        /// How far it may move meanwhile, in pixels of the frame.
+        distance: f64 as real(0.1..=f64::from(MAX_SIDE)) => default(20.0),
+        /// Classes of owners, by label; empty: no object has an owner. They need tracks.
+        owners: Vec<String> as list(text()) => default(vec!["person".to_owned()]),
+        /// How far an owner may be from the object, from `anchor` to `anchor`, in pixels of the frame.
+        near: f64 as real(1.0..=f64::from(MAX_SIDE)) => default(200.0),
     }
 }
 

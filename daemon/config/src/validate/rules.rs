@@ -7,7 +7,10 @@ use visiond_ground::nearest::nearest;
 
 use super::{Checks, SourceRead};
 use crate::tables::{Field, Place, Read};
-use crate::types::{CameraConfig, GroundConfig, LineConfig, ZoneConfig};
+use crate::types::{BelongingConfig, CameraConfig, GroundConfig, LineConfig, ZoneConfig};
+
+/// The report of a zone that has no duration, so that nothing depends on it.
+const TAKEN_AWAY: &str = "taken_away";
 
 /// The most points of a line; a polygon has as many.
 const MAX_POINTS: usize = 64;
@@ -103,8 +106,37 @@ impl Checks<'_> {
             let hint = frame_hint(zone.frame_size.value);
             self.0.error(span, format!("`direction` goes from one point to another: write two different ones, {hint}"));
         }
+        for belonging in [&zone.left_behind, &zone.taken_away] {
+            self.belonging(belonging, camera);
+        }
         if zone.visits.is(&false) && parts(zone).iter().all(|(_, place)| !place.is_set()) {
             self.error(&zone.visits.place, "this zone reports nothing: remove `visits`, or add what to report");
+        }
+    }
+
+    /// Checks that an object and its owner are of different classes, and that owners have tracks.
+    fn belonging(&mut self, belonging: &Field<Read<BelongingConfig>>, camera: &Read<CameraConfig>) {
+        let (key, Some(belonging)) = (&belonging.place, &belonging.value) else { return };
+        let Some((classes, span)) = belonging.classes.set() else { return };
+        let name = key.name();
+        if classes.is_empty() {
+            self.0.error(
+                span,
+                format!("`{name}` sees no object: write the classes of what may be {}", name.replace('_', " ")),
+            );
+            return;
+        }
+        let owners = belonging.owners.value.as_deref().unwrap_or_default();
+        if let Some(class) = owners.iter().find(|owner| classes.contains(owner)) {
+            let message = format!("`{name}`: \"{class}\" is an owner and one of `classes`: remove it from one of them");
+            return self.error(key, message);
+        }
+        let tracked = camera.track.value.as_ref().and_then(|track| track.classes.value.as_deref()).unwrap_or_default();
+        if !tracked.is_empty() && !owners.is_empty() && !owners.iter().any(|owner| tracked.contains(owner)) {
+            let message = format!(
+                "`{name}` sees no owner, because none of `owners` has tracks: add one to `classes` of `[camera.track]`"
+            );
+            self.error(key, message);
         }
     }
 
@@ -154,13 +186,18 @@ impl Checks<'_> {
         for zone in zones {
             let Some(name) = &zone.name.value else { return };
             events.extend((!zone.visits.is(&false)).then(|| name.clone()));
-            let set = parts(zone).into_iter().filter(|(_, place)| place.is_set());
+            let set = parts(zone).into_iter().filter(|(part, place)| place.is_set() && *part != TAKEN_AWAY);
             events.extend(set.map(|(part, _)| format!("{name}/{part}")));
         }
         let of_lines = lines.iter().flat_map(|line| [&line.only_while, &line.unless]);
         for names in of_lines.chain(zones.iter().flat_map(|zone| [&zone.only_while, &zone.unless])) {
             for (name, span) in names.items() {
-                if !events.contains(name) {
+                if name.ends_with(&format!("/{TAKEN_AWAY}")) {
+                    let message = format!(
+                        "events of `{TAKEN_AWAY}` have no duration, so nothing can depend on them: name another report"
+                    );
+                    self.0.error(span, message);
+                } else if !events.contains(name) {
                     let remedy = match nearest(name, events.iter().map(String::as_str)) {
                         Some(near) => format!("did you mean \"{near}\"?"),
                         None => {
@@ -199,7 +236,7 @@ impl Checks<'_> {
 }
 
 /// Returns what a zone can report beside its visits: the name and the key of each.
-fn parts(zone: &Read<ZoneConfig>) -> [(&'static str, &Place); 7] {
+fn parts(zone: &Read<ZoneConfig>) -> [(&'static str, &Place); 9] {
     [
         ("dwell", &zone.dwell.place),
         ("loitering", &zone.loitering.place),
@@ -208,6 +245,8 @@ fn parts(zone: &Read<ZoneConfig>) -> [(&'static str, &Place); 7] {
         ("stopped", &zone.stopped.place),
         ("wrong_way", &zone.wrong_way.place),
         ("speed", &zone.speed.place),
+        ("left_behind", &zone.left_behind.place),
+        (TAKEN_AWAY, &zone.taken_away.place),
     ]
 }
 

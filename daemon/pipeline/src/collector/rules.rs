@@ -26,10 +26,12 @@ const NO_CLASS: u32 = u32::MAX;
 /// A line, or one thing to report about a zone. Points are fractions of the frame, distances are in its pixels.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RuleSettings {
-    /// The rule. Its filter has no classes yet. Its name is that of the line or zone; after a [`PART`], what it reports of the zone.
+    /// The rule. Its filter and its owners have no classes yet. Its name is that of the line or zone; after a [`PART`], what it reports of the zone.
     pub rule: Rule,
     /// The labels that it sees; empty: all.
     pub classes: Vec<String>,
+    /// The labels of owners, if it has any.
+    pub owners: Vec<String>,
 }
 
 impl RuleSettings {
@@ -46,23 +48,26 @@ impl RuleSettings {
             Kind::Speed { plane, .. } => {
                 plane.iter_mut().for_each(|([x, y], _)| (*x, *y) = (*x * width as f32, *y * height as f32));
             }
+            Kind::LeftBehind(belonging) | Kind::TakenAway(belonging) => {
+                belonging.owners = class_ids(&self.owners, labels);
+            }
             _ => {}
         }
-        rule.filter.classes = self.classes_of(labels);
+        rule.filter.classes = class_ids(&self.classes, labels);
         if rule.filter.classes.is_empty() && !self.classes.is_empty() {
             rule.filter.classes.push(NO_CLASS);
         }
         rule
     }
+}
 
-    /// Returns the numbers of its classes.
-    fn classes_of(&self, labels: &[Arc<str>]) -> Vec<u32> {
-        let has = |label: &str| self.classes.iter().any(|class| **class == *label);
-        let named = labels.iter().enumerate().filter(|(_, label)| has(label)).map(|(class_id, _)| class_id as u32);
-        // A class without a name has its number as its label.
-        let numbers = self.classes.iter().filter_map(|class| class.parse().ok());
-        named.chain(numbers.filter(|&class_id: &u32| labels.get(class_id as usize).is_none())).collect()
-    }
+/// Returns the numbers of classes.
+fn class_ids(classes: &[String], labels: &[Arc<str>]) -> Vec<u32> {
+    let has = |label: &str| classes.iter().any(|class| **class == *label);
+    let named = labels.iter().enumerate().filter(|(_, label)| has(label)).map(|(class_id, _)| class_id as u32);
+    // A class without a name has its number as its label.
+    let numbers = classes.iter().filter_map(|class| class.parse().ok());
+    named.chain(numbers.filter(|&class_id: &u32| labels.get(class_id as usize).is_none())).collect()
 }
 
 /// The most events of a camera whose images are replaced by better ones.
@@ -194,16 +199,23 @@ impl CameraRules {
     ) {
         self.settings = Arc::clone(settings);
         let rules: Vec<_> = settings.iter().map(|settings| settings.rule(size, labels)).collect();
-        let sees_nothing = |settings: &&RuleSettings| {
-            !settings.classes.is_empty() && !labels.is_empty() && settings.classes_of(labels).is_empty()
-        };
-        for settings in settings.iter().filter(sees_nothing) {
-            let (camera, name, classes) = (to.0, &settings.rule.name, &settings.classes);
-            log::warn!(
-                camera:% = camera;
-                "camera {camera}: the model has none of the classes {classes:?} of {name}, which therefore reports nothing: correct \
-                 `classes`"
-            );
+        let has_none =
+            |classes: &[String]| !classes.is_empty() && !labels.is_empty() && class_ids(classes, labels).is_empty();
+        for RuleSettings { rule: Rule { name, .. }, classes, owners } in settings.iter() {
+            let camera = to.0;
+            if has_none(classes) {
+                log::warn!(
+                    camera:% = camera;
+                    "camera {camera}: the model has none of the classes {classes:?} of {name}, which therefore reports nothing: \
+                     correct `classes`"
+                );
+            }
+            if has_none(owners) {
+                log::warn!(
+                    camera:% = camera;
+                    "camera {camera}: the model has none of the owners {owners:?} of {name}, so no object has an owner: correct `owners`"
+                );
+            }
         }
         // What ends now is not in this frame.
         self.objects.clear();
@@ -261,7 +273,8 @@ impl CameraRules {
             let counters = scene.counters().find(|(name, _)| **name == event.rule).map(|(_, counters)| counters);
             let totals = counters.map(|counters| match side {
                 Some(side) => EventTotals { begun: counters.crossed_to[side], inside: None },
-                None => EventTotals { begun: counters.begun, inside: Some(counters.inside) },
+                // What is taken away is a moment, and does not begin.
+                None => EventTotals { begun: counters.begun.max(counters.taken), inside: Some(counters.inside) },
             });
             let since_ns = timestamp.realtime_ns.saturating_sub(nanoseconds(event.ago));
             let pictured = self.pictured.iter().position(|pictured| pictured.event == event.id);

@@ -4,6 +4,7 @@ use parking_lot::Mutex;
 use visiond_config::types::{AnnotateConfig, PictureFormat};
 use visiond_engine::detector::Detection;
 use visiond_engine::heads::FrameValues;
+use visiond_events::Belonging;
 use visiond_frames::clock::simulated::SimulatedClock;
 use visiond_frames::frame::FrameFacts;
 use visiond_frames::timestamp::Instant;
@@ -17,7 +18,7 @@ use crate::lane::testing::{message_channel, outlet};
 use crate::lane_result::ModelFacts;
 use crate::outlet::EventOutlet;
 
-/// A camera whose first object walks to the right, 10 pixels a frame of 100 ms.
+/// A camera whose first object, a person, walks to the right, 10 pixels a frame of 100 ms. A car may be parked there.
 struct Walk {
     rules: CameraRules,
     outlet: Arc<Outlet>,
@@ -27,6 +28,7 @@ struct Walk {
     size: (u32, u32),
     annotator: Option<Annotator>,
     height: f32,
+    car: Option<[f32; 4]>,
 }
 
 impl Walk {
@@ -47,6 +49,7 @@ impl Walk {
             size: (640, 480),
             annotator: None,
             height: 100.0,
+            car: None,
         }
     }
 
@@ -71,22 +74,29 @@ impl Walk {
                 name: None,
             };
             let left = number as f32 * 10.0;
-            let bounds = [left - 20.0, 100.0, left + 20.0, 100.0 + self.height];
-            let detections =
-                [Detection { class_id: 0, score: 0.9, box_in_source: Some(bounds), ..Detection::default() }];
-            let report = TrackReport {
-                id: 7,
-                state: TrackState::Confirmed,
-                age_ms: 0,
-                velocity: [0.0; 2],
-                class_id: 0,
-                smooth: bounds,
-                smooth_oriented: None,
+            let person = [left - 20.0, 100.0, left + 20.0, 100.0 + self.height];
+            let objects: Vec<_> = [Some(person), self.car].into_iter().flatten().zip(0..).collect();
+            let detection = |&(bounds, class_id): &([f32; 4], u32)| {
+                let box_in_source = Some(bounds);
+                Detection { class_id, score: 0.9, box_in_source, ..Detection::default() }
             };
+            let detections: Vec<_> = objects.iter().map(detection).collect();
+            let report = |&(bounds, class_id): &([f32; 4], u32)| {
+                Some(TrackReport {
+                    id: u64::from(7 + class_id),
+                    state: TrackState::Confirmed,
+                    age_ms: 0,
+                    velocity: [0.0; 2],
+                    class_id,
+                    smooth: bounds,
+                    smooth_oriented: None,
+                })
+            };
+            let reports: Vec<_> = objects.iter().map(report).collect();
             let (values, timings) = (&FrameValues::NONE, Timings::default());
             let result = LaneResult { frame, model: &self.model, detections: &detections, values, crops: &[], timings };
             let annotator = self.annotator.as_ref();
-            self.rules.step(settings, &result, (&[Some(report)], &[]), annotator, (&"door".into(), &self.outlet));
+            self.rules.step(settings, &result, (&reports, &[]), annotator, (&"door".into(), &self.outlet));
         }
     }
 
@@ -102,7 +112,11 @@ impl Walk {
 }
 
 fn rule(name: &str, kind: Kind, area: &[[f32; 2]]) -> RuleSettings {
-    RuleSettings { rule: Rule { area: area.to_vec(), ..Rule::new(name, kind) }, classes: Vec::new() }
+    RuleSettings {
+        rule: Rule { area: area.to_vec(), ..Rule::new(name, kind) },
+        classes: Vec::new(),
+        owners: Vec::new(),
+    }
 }
 
 const LEFT: [[f32; 2]; 4] = [[0.0, 0.0], [0.5, 0.0], [0.5, 1.0], [0.0, 1.0]];
@@ -225,6 +239,26 @@ fn speeds_are_in_km_h_whatever_the_size_of_the_frame() {
         assert_eq!(walk.told(), ["street speed Begin"]);
         // 100 pixels a second.
         assert_eq!(begin.speed_kmh, Some(36.0 * 640.0 / size.0 as f32));
+    }
+}
+
+#[test]
+fn a_car_that_is_taken_away_counts_unless_an_owner_is_near() {
+    let belonging = Belonging { distance: 20.0, time: Duration::from_millis(300), owners: Vec::new(), near: 1000.0 };
+    // The model has no bicycles, so a car whose owner is one has no owner.
+    for (owner, wanted) in [("bicycle", &["here taken_away Moment"][..]), ("person", &[])] {
+        let mut walk = Walk::new();
+        let rule = rule("here/taken_away", Kind::TakenAway(belonging.clone()), &[]);
+        let rules: Arc<[_]> =
+            Arc::new([RuleSettings { classes: vec!["car".into()], owners: vec![owner.into()], ..rule }]);
+        walk.car = Some([300.0, 300.0, 340.0, 340.0]);
+        walk.walk(6, &rules);
+        assert!(walk.told().is_empty());
+        walk.car = Some([400.0, 300.0, 440.0, 340.0]);
+        walk.walk(6, &rules);
+        let totals = walk.events.lock().first().and_then(|event| event.totals);
+        assert_eq!(walk.told(), wanted);
+        assert_eq!(totals.map(|totals| totals.begun), (!wanted.is_empty()).then_some(1));
     }
 }
 
