@@ -3,6 +3,8 @@
 //! The model keeps no state. Its times are whole microseconds and its positions whole steps of 1/32 px, in numbers of 128 bits. Where a path
 //! meets a line exactly, it moves path and ends of the line by tiny whole distances in a finer grid, so that no case is left over.
 //!
+//! Speeds are the exception: both compute with fractions, and no limit equals the speed between two steps.
+//!
 //! `EVENTS_CASES=100000 EVENTS_SEED=8 cargo test -p visiond-events --test model` tries more of them, and others.
 
 #![allow(clippy::unwrap_used)]
@@ -13,7 +15,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
-use visiond_events::{Anchor, EndReason, Event, Filter, Kind, Object, Phase, Rule, Scene};
+use visiond_events::{Anchor, Belonging, EndReason, Event, Filter, Kind, Object, Phase, Rule, Scene};
 
 /// Steps per pixel, and the side of the frame in pixels.
 const STEPS: i128 = 32;
@@ -40,6 +42,53 @@ enum Look {
     Loitering(i64, i64),
     Count(u32, u32, i64),
     Stopped(i128, i64),
+    /// The right direction and the distance.
+    WrongWay(At, i128),
+    /// Whether the ground is seen aslant, its limits and the span.
+    Speed(bool, f32, f32, i64),
+    LeftBehind(Thing),
+    TakenAway(Thing),
+}
+
+/// A thing with an owner: the distance at one place, the time, classes of owners, and how near they are.
+#[derive(Debug, Clone)]
+struct Thing {
+    distance: i128,
+    time: i64,
+    owners: Vec<u32>,
+    near: i128,
+}
+
+impl Look {
+    fn is_moment(&self) -> bool {
+        matches!(self, Self::Line(_) | Self::TakenAway(_))
+    }
+}
+
+/// The place on the ground of a point of the frame.
+fn ground(aslant: bool, p: At) -> [f64; 2] {
+    let [x, y] = [p.0, p.1].map(|steps| steps as f64 / STEPS as f64);
+    // The horizon is one height of the frame above it.
+    if aslant { [16.0 * x / (y + 16.0), 16.0 * y / (y + 16.0)] } else { [2.0 * x, 2.0 * y] }
+}
+
+fn spread(points: &[At], part: fn(&At) -> i128) -> i128 {
+    points.iter().map(part).max().unwrap() - points.iter().map(part).min().unwrap()
+}
+
+fn are_within(points: &[At], distance: i128) -> bool {
+    spread(points, |p| p.0) <= distance && spread(points, |p| p.1) <= distance
+}
+
+fn squared(a: At, b: At) -> i128 {
+    (a.0 - b.0).pow(2) + (a.1 - b.1).pow(2)
+}
+
+/// A thing after all sightings of a segment.
+struct Watched {
+    still_since: i64,
+    alone_since: Option<i64>,
+    has_moved: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -148,7 +197,12 @@ struct Model<'a> {
 
 /// The state of something that must settle, after all sightings: the last value that lasted, and its first sighting.
 fn settled<T: Copy + PartialEq>(first: Option<T>, seen: &[(i64, T)], settle: i64) -> Option<(T, i64)> {
-    let mut lasting: Vec<(T, i64)> = first.map(|first| (first, 0)).into_iter().collect();
+    settled_since(first.map(|first| (first, 0)), seen, settle)
+}
+
+/// The same, with the state before and its time.
+fn settled_since<T: Copy + PartialEq>(first: Option<(T, i64)>, seen: &[(i64, T)], settle: i64) -> Option<(T, i64)> {
+    let mut lasting: Vec<(T, i64)> = first.into_iter().collect();
     for run in seen.chunk_by(|a, b| a.1 == b.1) {
         let (begin, value) = run[0];
         if run.last().unwrap().0 - begin >= settle || lasting.is_empty() {
@@ -202,8 +256,90 @@ impl Model<'_> {
         settled(None, &seen, self.plans[rule].settle)
     }
 
+    /// For each sighting: since when the object is at its place, and whether that is a new one.
+    fn places(&self, rule: usize, distance: i128, segment: &[Sight]) -> Vec<(i64, bool)> {
+        let (mut place, mut since, mut misfits) = (Vec::new(), segment[0].1, Vec::new());
+        let mut all = Vec::new();
+        for &(_, at, p) in segment {
+            let mut has_moved = false;
+            let with: Vec<At> = place.iter().copied().chain([p]).collect();
+            if are_within(&with, distance) {
+                place = with;
+                misfits.clear();
+            } else {
+                misfits.push(at);
+                if at - misfits[0] >= self.plans[rule].settle {
+                    (place, since, has_moved) = (vec![p], at, true);
+                    misfits.clear();
+                }
+            }
+            all.push((since, has_moved));
+        }
+        all
+    }
+
+    /// Where a track was last seen, if the scene knows it while rules look at a frame.
+    fn last_seen(&self, track: u64, frame: usize) -> Option<(usize, At, u32)> {
+        let longest = self.plans.iter().map(|plan| plan.hold).max().unwrap();
+        if self.shots[..=frame].iter().any(|shot| shot.ended.contains(&track)) {
+            return None;
+        }
+        let seen = |index: usize| self.shots[index].seen.iter().find(|seen| seen.0 == track).map(|seen| (index, seen));
+        let (index, seen) = (0..=frame).rev().find_map(seen)?;
+        let side = i128::from(SIDE) * STEPS;
+        let at = (seen.1.0.clamp(0, side), seen.1.1.clamp(0, side));
+        (index == frame || self.times[frame - 1] - self.times[index] <= longest).then_some((index, at, seen.3))
+    }
+
+    fn nearest_owner(&self, thing: &Thing, track: u64, (frame, _, here): Sight) -> Option<u64> {
+        let shown = self.shots[frame].seen.iter().map(|seen| seen.0).filter(|id| *id != track);
+        let side = i128::from(SIDE) * STEPS;
+        let place = |id: u64| {
+            let seen = self.shots[frame].seen.iter().find(|seen| seen.0 == id).unwrap();
+            let at = (seen.1.0.clamp(0, side), seen.1.1.clamp(0, side));
+            thing.owners.contains(&seen.3).then(|| (squared(at, here), id))
+        };
+        shown.filter_map(place).filter(|(squared, _)| *squared <= thing.near * thing.near).min().map(|(_, id)| id)
+    }
+
+    fn watched(&self, rule: usize, thing: &Thing, track: u64, segment: &[Sight]) -> Watched {
+        let settle = self.plans[rule].settle;
+        let places = self.places(rule, thing.distance, segment);
+        // Its owner at each sighting: the last one that was near while the thing was new at a place.
+        let mut attended = Vec::new();
+        for count in 0..segment.len() {
+            let owner = (0..=count).rev().find_map(|index| {
+                let (_, at, _) = segment[index];
+                let is_new = at - places[index].0 < settle || at == places[index].0;
+                let owner = is_new.then(|| self.nearest_owner(thing, track, segment[index])).flatten();
+                owner.map(|id| (index, id))
+            });
+            let is_near = |id: u64, (frame, _, here): Sight| {
+                self.last_seen(id, frame).map(|(_, at, _)| squared(at, here) <= thing.near * thing.near)
+            };
+            let any = || self.nearest_owner(thing, track, segment[count]).is_some();
+            attended.push((
+                segment[count].1,
+                match owner {
+                    None => any(),
+                    // The first sighting since then at which its track had ended.
+                    Some((from, id)) => match (from..=count).find(|&index| is_near(id, segment[index]).is_none()) {
+                        None => is_near(id, segment[count]).unwrap(),
+                        // It was near when it was chosen.
+                        Some(end) if end == from || is_near(id, segment[end - 1]) == Some(true) => any(),
+                        Some(_) => false,
+                    },
+                },
+            ));
+        }
+        // Before the first sighting it is not attended.
+        let (is_attended, since) = settled_since(Some((false, segment[0].1)), &attended, settle).unwrap();
+        let (still_since, has_moved) = *places.last().unwrap();
+        Watched { still_since, alone_since: (!is_attended).then_some(since), has_moved }
+    }
+
     /// Whether what a rule looks for holds after all sightings of a segment, and since when it does or does not.
-    fn holds(&self, rule: usize, segment: &[Sight]) -> (bool, i64) {
+    fn holds(&self, rule: usize, track: u64, segment: &[Sight]) -> (bool, i64) {
         let Some((&(_, now, here), before)) = segment.split_last() else { return (false, 0) };
         let plan = &self.plans[rule];
         let (is_inside, since) = self.visit(rule, segment);
@@ -213,7 +349,7 @@ impl Model<'_> {
             let left = !is_inside && self.visit(rule, before_of(segment)).0;
             if held { (false, if left { since } else { now }) } else { (false, last) }
         };
-        let earlier = || self.holds(rule, before);
+        let earlier = || self.holds(rule, track, before);
         match &plan.look {
             Look::Zone => (is_inside, since),
             Look::Dwell(time) => {
@@ -254,11 +390,8 @@ impl Model<'_> {
             Look::Stopped(distance, time) => {
                 // A place has the sightings that fit; the last of those that did not fit for `settle` begins the next one.
                 let fits = |place: &[At], p: At| {
-                    let spread = |part: fn(&At) -> i128| {
-                        let parts = || place.iter().chain([&p]).map(part);
-                        parts().max().unwrap() - parts().min().unwrap() <= *distance
-                    };
-                    spread(|p| p.0) && spread(|p| p.1)
+                    let with: Vec<At> = place.iter().copied().chain([p]).collect();
+                    are_within(&with, *distance)
                 };
                 let (mut place, mut from, mut misfits) = (Vec::new(), segment[0].1, Vec::new());
                 for &(_, at, p) in segment {
@@ -282,7 +415,63 @@ impl Model<'_> {
                     over(&|| (held, last))
                 }
             }
-            Look::Line(_) | Look::Count(..) => (false, 0),
+            Look::WrongWay(direction, distance) => {
+                let (held, last) = earlier();
+                // The sightings since it is inside.
+                let visited = |count: &usize| self.visit(rule, &segment[..*count]).0;
+                let begin = (1..=segment.len()).rev().take_while(visited).last().filter(|_| is_inside);
+                let Some(begin) = begin else { return over(&|| (held, last)) };
+                let seen = &segment[begin - 1..];
+                // From the point furthest along, it has moved far enough for a new way.
+                let (mut furthest, mut wrong) = (seen[0].2, false);
+                let mut ways = Vec::new();
+                for &(_, at, p) in seen {
+                    let along = (p.0 - furthest.0) * direction.0 + (p.1 - furthest.1) * direction.1;
+                    let across = (p.0 - furthest.0) * direction.1 - (p.1 - furthest.1) * direction.0;
+                    if squared(p, furthest) >= distance * distance {
+                        wrong = along < 0 && across.abs() <= along.abs();
+                        furthest = p;
+                    } else if along == 0 || (along < 0) == wrong {
+                        furthest = p;
+                    }
+                    ways.push((at, wrong));
+                }
+                let (holds, since) = settled_since(Some((false, seen[0].1)), &ways, plan.settle).unwrap();
+                (holds, if holds == held { last } else { since })
+            }
+            Look::Speed(aslant, at_least, at_most, span) => {
+                let (held, last) = earlier();
+                let mut kept: Vec<(i64, [f64; 2])> = Vec::new();
+                let mut seen = Vec::new();
+                for &(_, at, p) in segment {
+                    let [x, y] = ground(*aslant, p);
+                    if let Some((from, [u, v])) = kept.iter().rev().find(|(from, _)| at - from >= *span) {
+                        let speed = ((x - u).powi(2) + (y - v).powi(2)).sqrt() / ((at - from) as f64 / 1e6);
+                        seen.push((at, (f64::from(*at_least)..=f64::from(*at_most)).contains(&speed)));
+                    }
+                    if kept.last().is_none_or(|(from, _)| 4 * (at - from) >= *span) {
+                        kept.push((at, [x, y]));
+                    }
+                }
+                let (is_within, from) = settled(Some(false), &seen, plan.settle).unwrap();
+                if is_inside && is_within {
+                    (true, if held { last } else { since.max(from) })
+                } else {
+                    over(&|| (held, last))
+                }
+            }
+            Look::LeftBehind(thing) => {
+                let (held, last) = earlier();
+                let Watched { still_since, alone_since, .. } = self.watched(rule, thing, track, segment);
+                let from = alone_since.map(|alone| alone.max(still_since).max(since));
+                let stays = from.is_some_and(|from| now - from >= thing.time);
+                if is_inside && stays && (held || is_seen) {
+                    (true, if held { last } else { from.unwrap() })
+                } else {
+                    over(&|| (held, last))
+                }
+            }
+            Look::Line(_) | Look::Count(..) | Look::TakenAway(_) => (false, 0),
         }
     }
 
@@ -300,6 +489,8 @@ impl Model<'_> {
             for &track in &tracks {
                 let mut active = false;
                 let mut last: Vec<Sight> = Vec::new();
+                // Of a thing that may be taken away: it was at its place, without its owner.
+                let mut stood = false;
                 for frame in 0..self.shots.len() {
                     let now = self.times[frame];
                     let mut tell =
@@ -314,7 +505,10 @@ impl Model<'_> {
                         if active {
                             tell(Phase::End, Some(reason), now - seen.1, None);
                         }
-                        active = false;
+                        if stood && !missing {
+                            tell(Phase::Moment, None, now - seen.1, None);
+                        }
+                        (active, stood) = (false, false);
                         last = Vec::new();
                     }
                     let is_seen = segment.last().is_some_and(is_new);
@@ -323,6 +517,17 @@ impl Model<'_> {
                         && a.0 != b.0
                     {
                         tell(Phase::Moment, None, now - b.1, Some(b.0 > a.0));
+                    }
+                    if let (Look::TakenAway(thing), true) = (&plan.look, is_seen) {
+                        let Watched { still_since, alone_since, has_moved } =
+                            self.watched(rule, thing, track, &segment);
+                        let (is_inside, since) = self.visit(rule, &segment);
+                        let has_left = !is_inside && self.visit(rule, before_of(&segment)).0;
+                        let alone = alone_since.is_some() && gate(frame);
+                        if (has_moved || has_left) && stood && alone {
+                            tell(Phase::Moment, None, 0, None);
+                        }
+                        stood = is_inside && now - still_since.max(since) >= thing.time && alone;
                     }
                     if let (Look::Zone, true, false) = (&plan.look, is_seen, last.is_empty())
                         && plan.settle == 0
@@ -335,7 +540,7 @@ impl Model<'_> {
                             tell(Phase::End, Some(EndReason::Over), 0, None);
                         }
                     }
-                    let (holds, since) = self.holds(rule, &segment);
+                    let (holds, since) = self.holds(rule, track, &segment);
                     if holds && gate(frame) && !active {
                         tell(Phase::Begin, None, now - since, None);
                     } else if active && !holds {
@@ -351,7 +556,10 @@ impl Model<'_> {
                         if active {
                             tell(Phase::End, Some(EndReason::TrackEnded), now - last.last().unwrap().1, None);
                         }
-                        active = false;
+                        if stood {
+                            tell(Phase::Moment, None, now - last.last().unwrap().1, None);
+                        }
+                        (active, stood) = (false, false);
                         last = Vec::new();
                     }
                     counts[frame] += u32::from(active);
@@ -408,6 +616,11 @@ fn micros(time: i64) -> Duration {
     Duration::from_micros(time.unsigned_abs())
 }
 
+fn belonging(Thing { distance, time, owners, near }: &Thing) -> Belonging {
+    let [distance, near] = [distance, near].map(|steps| *steps as f32 / STEPS as f32);
+    Belonging { distance, time: micros(*time), owners: owners.clone(), near }
+}
+
 fn rule_of(index: usize, plan: &Plan) -> Rule {
     let kind = match &plan.look {
         Look::Line(line) => {
@@ -423,6 +636,18 @@ fn rule_of(index: usize, plan: &Plan) -> Rule {
         Look::Stopped(distance, time) => {
             Kind::Stopped { distance: *distance as f32 / STEPS as f32, time: micros(*time) }
         }
+        Look::WrongWay(direction, distance) => {
+            Kind::WrongWay { direction: pixels(*direction), distance: *distance as f32 / STEPS as f32 }
+        }
+        Look::Speed(aslant, at_least, at_most, over) => {
+            let side = i128::from(SIDE) * STEPS;
+            let corners = [(0, 0), (side, 0), (side, side), (0, side)];
+            let plane = corners.map(|corner| (pixels(corner), ground(*aslant, corner).map(|metres| metres as f32)));
+            let at_most = Some(*at_most).filter(|limit| limit.is_finite());
+            Kind::Speed { plane, at_least: Some(*at_least), at_most, over: micros(*over) }
+        }
+        Look::LeftBehind(thing) => Kind::LeftBehind(belonging(thing)),
+        Look::TakenAway(thing) => Kind::TakenAway(belonging(thing)),
     };
     let name = |index: usize| index.to_string().into();
     let condition = |wanted: bool| {
@@ -483,6 +708,8 @@ fn run(plans: &[Plan], shots: &[Shot], ats: &[i64]) -> Vec<Vec<Told>> {
                 .collect(),
         );
     }
+    let taken = all.iter().flatten().filter(|event: &&Told| event.2 == Phase::Moment && event.6.is_none()).count();
+    assert_eq!(scene.counters().map(|(_, totals)| totals.taken).sum::<u64>(), taken as u64);
     let totals: u64 = scene.counters().map(|(_, totals)| totals.begun - totals.ended).sum();
     assert_eq!(totals, check(&[]) as u64);
     scene.finish(EndReason::Shutdown, &mut events);
@@ -553,7 +780,36 @@ fn look() -> impl Strategy<Value = Look> {
         2 => (time(), time()).prop_map(|(time, away)| Look::Loitering(time, away)),
         2 => (0..3_u32, 0..3_u32, time()).prop_map(|(least, more, time)| Look::Count(least, least + more, time)),
         2 => (prop_oneof![Just(128_i128), 1..200_i128], time()).prop_map(|(distance, time)| Look::Stopped(distance, time)),
+        2 => (direction(), prop_oneof![Just(64_i128), 1..300_i128]).prop_map(|(direction, distance)| Look::WrongWay(direction, distance)),
+        2 => (any::<bool>(), speed(), speed(), any::<bool>(), prop_oneof![Just(100_000_i64), 40_000..500_000_i64]).prop_map(
+            |(aslant, one, other, bounded, over)| {
+                Look::Speed(aslant, one.min(other), if bounded { one.max(other) } else { f32::INFINITY }, over)
+            }
+        ),
+        3 => thing().prop_map(Look::LeftBehind),
+        3 => thing().prop_map(Look::TakenAway),
     ]
+}
+
+fn direction() -> impl Strategy<Value = At> {
+    (-64..64_i128, -64..64_i128).prop_filter("no direction", |direction| *direction != (0, 0))
+}
+
+/// Limits that no speed between two steps equals, and 0.
+fn speed() -> impl Strategy<Value = f32> {
+    prop_oneof![1 => Just(0.0_f32), 4 => (1..400_u16).prop_map(|part| f32::from(part) * 0.271_828)]
+}
+
+fn thing() -> impl Strategy<Value = Thing> {
+    let time = prop_oneof![Just(0_i64), Just(100_000), 0..400_000_i64];
+    let owners = prop_oneof![1 => Just(vec![]), 4 => Just(vec![0]), 1 => Just(vec![1]), 2 => Just(vec![0, 1])];
+    let near = prop_oneof![Just(128_i128), 1..400_i128];
+    (prop_oneof![Just(128_i128), 1..200_i128], time, owners, near).prop_map(|(distance, time, owners, near)| Thing {
+        distance,
+        time,
+        owners,
+        near,
+    })
 }
 
 fn plan() -> impl Strategy<Value = Plan> {
@@ -573,7 +829,7 @@ fn plans() -> impl Strategy<Value = Vec<Plan>> {
     proptest::collection::vec(plan(), 1..5).prop_map(|mut plans| {
         for index in 0..plans.len() {
             // A rule depends on an earlier one that lasts, if there is one.
-            let lasting: Vec<usize> = (0..index).filter(|&other| !matches!(plans[other].look, Look::Line(_))).collect();
+            let lasting: Vec<usize> = (0..index).filter(|&other| !plans[other].look.is_moment()).collect();
             plans[index].condition = plans[index]
                 .condition
                 .filter(|_| !lasting.is_empty())
