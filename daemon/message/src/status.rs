@@ -47,6 +47,9 @@ counted! {
         models: Vec<CameraModelStatus>,
         /// Detections by label, most first.
         labels: Vec<LabelFacts>,
+        /// Totals of its lines and zones from its first frame on; empty without any.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        rules: Vec<RuleStatus>,
         /// Parts of the newest frame that classes cover, by label; empty unless the model outputs a class for each pixel.
         #[serde(skip_serializing_if = "BTreeMap::is_empty")]
         fractions: BTreeMap<String, f32>,
@@ -135,6 +138,26 @@ pub struct LabelFacts {
     pub total: u64,
     /// Detections in the newest frame.
     pub newest: u64,
+}
+
+/// Totals of a line, or of one kind of event of a zone.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RuleStatus {
+    /// Name of the line or zone.
+    pub name: String,
+    /// What it reports: "line", or a kind of event of a zone.
+    pub kind: String,
+    /// Events so far; of a line, crossings to either side.
+    pub begun: u64,
+    /// Crossings of a line so far, by the side that they went to; empty for a zone.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub crossed_to: BTreeMap<String, u64>,
+    /// Objects in the zone now; absent for a line.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub inside: Option<u32>,
+    /// Events under way; of a line always 0.
+    pub under_way: u32,
 }
 
 /// Durations of a stage.

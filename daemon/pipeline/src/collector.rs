@@ -185,13 +185,7 @@ impl Collector {
                 let mut tracks = tracks.lock();
                 tracks.step(settings, result, buffers);
                 // Under the lock, so that no event follows the ends of all.
-                tracks.apply_rules(
-                    settings,
-                    result,
-                    buffers,
-                    self.annotator.as_deref(),
-                    (&self.metrics.name, &self.outlet),
-                );
+                tracks.apply_rules(settings, result, buffers, self.annotator.as_deref(), (&self.metrics, &self.outlet));
             }
             None => buffers.clear(),
         }

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use serde::Serialize;
 use visiond_kernels::buffer::MemoryKind;
-use visiond_message::status::{AnnotateCounts, CameraModelStatus, GpuSnapshot, SinkCounts};
+use visiond_message::status::{AnnotateCounts, CameraModelStatus, GpuSnapshot, RuleStatus, SinkCounts};
 use visiond_system::thermal::JetsonSummary;
 use visiond_telemetry::metrics::{CameraSnapshot, LaneMetrics, Stage};
 
@@ -96,6 +96,9 @@ pub struct CameraSummary {
     pub detections: BTreeMap<String, u64>,
     /// Detections whose mask was too large for the message.
     pub truncated_masks: u64,
+    /// Totals of its lines and zones.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub rules: Vec<RuleStatus>,
     /// Annotated images, if configured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pictures: Option<PictureSummary>,
@@ -199,6 +202,7 @@ impl CameraSummary {
             restarts: total.restarts,
             truncated_masks: total.truncated_masks,
             models: total.status.models.into_iter().map(CameraModelSummary::from).collect(),
+            rules: total.status.rules,
             name: total.status.name,
             state: total.status.phase,
             io: total.status.io,
@@ -251,6 +255,7 @@ impl CameraSummary {
                 seen(detections)
             ));
         }
+        out.extend(self.rules.iter().map(rule_line));
         if let Some(pictures) = &self.pictures {
             let lost = if pictures.lost > 0 { format!(", {} not drawn", pictures.lost) } else { String::new() };
             out.push(format!("  images: {} in {}{lost}", pictures.written, pictures.directory));
@@ -264,6 +269,15 @@ impl From<CameraModelStatus> for CameraModelSummary {
         let detections = labels.into_iter().map(|label| (label.label, label.total)).collect();
         Self { name, published, dropped, detections }
     }
+}
+
+/// `  line door: 12 to shop, 10 to street` or `  dwell in dock: 3`.
+fn rule_line(RuleStatus { name, kind, begun, crossed_to, .. }: &RuleStatus) -> String {
+    if crossed_to.is_empty() {
+        return format!("  {kind} in {name}: {begun}");
+    }
+    let sides = crossed_to.iter().map(|(side, crossings)| format!("{crossings} to {side}"));
+    format!("  line {name}: {}", sides.collect::<Vec<_>>().join(", "))
 }
 
 /// `5123 person, 12 bicycle`, most first.

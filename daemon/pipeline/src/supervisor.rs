@@ -169,11 +169,12 @@ impl CameraRecord {
 
     /// Ends the events of the camera's lines and zones, because its tracks end.
     fn end_events(&self, reason: EndReason, outlet: &Outlet) {
-        let (Some(tracks), name) = (&self.tracks, &self.metrics.name) else { return };
+        let Some(tracks) = &self.tracks else { return };
         match tracks.try_lock_for(JOIN_TIMEOUT) {
-            Some(mut tracks) => tracks.finish(reason, name, outlet),
+            Some(mut tracks) => tracks.finish(reason, &self.metrics, outlet),
             None => log::error!(
-                "camera {name}: the events of its zones have no end, because its lane waits for a sink: use another `when_full`"
+                "camera {}: the events of its zones have no end, because its lane waits for a sink: use another `when_full`",
+                self.metrics.name
             ),
         }
     }
@@ -471,6 +472,8 @@ impl Pipeline {
                 let names: Vec<_> = camera.models.iter().map(|model| Arc::clone(&model.name)).collect();
                 record.metrics.set_models(&names);
                 record.metrics.set_grouped(camera.group_timeout.is_some());
+                let rules = camera.track.iter().flat_map(|track| track.rules.iter());
+                record.metrics.set_rules(rules.map(|rule| (Arc::clone(&rule.rule.name), rule.facts())));
                 let joiner = camera.group_timeout.map(|timeout| {
                     let new = || Arc::new(Joiner::new(&record.metrics, &self.outlet));
                     let joiner = Arc::clone(record.joiner.get_or_insert_with(new));

@@ -3,4 +3,5 @@
 pub mod histogram;
 pub mod metrics;
 pub mod rate;
+pub mod rules;
 pub mod trace;

@@ -1,7 +1,7 @@
 //! Counters and histograms of each camera and each lane.
 //!
-//! The working threads write them: with relaxed atomics, and a camera's labels and counts by model under a lock that is held while
-//! one frame's detections are counted. The status line, systemd's status, metrics and the summary read them. Counters only rise, so readers
+//! The working threads write them: with relaxed atomics, and a camera's labels, counts by model and totals of lines and zones under locks
+//! that are held while one frame is counted. The status line, systemd's status, metrics and the summary read them. Counters only rise, so readers
 //! can take differences.
 
 use std::collections::BTreeMap;
@@ -20,6 +20,7 @@ use visiond_system::heartbeat::Beat;
 
 use crate::histogram::{Histogram, HistogramSnapshot};
 use crate::rate::Rate;
+use crate::rules::{RuleCounts, RuleFacts, RuleTable};
 
 /// Why a frame has no message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -208,6 +209,7 @@ pub struct CameraMetrics {
     stages: [Histogram; Stage::ALL.len()],
     models: Mutex<Vec<ModelShare>>,
     is_grouped: AtomicBool,
+    rules: Mutex<RuleTable>,
     io: Mutex<Option<&'static str>>,
     decoder: Mutex<Option<&'static str>>,
     frame: Mutex<FrameShape>,
@@ -311,6 +313,26 @@ impl CameraMetrics {
         self.is_grouped.store(is_grouped, Ordering::Relaxed);
     }
 
+    /// Records the lines and zones from now on, each with its name among them. Those that stay the same keep their totals.
+    pub fn set_rules(&self, rules: impl Iterator<Item = (Arc<str>, RuleFacts)>) {
+        self.rules.lock().replace(rules);
+    }
+
+    /// Records the totals of lines and zones after a frame. Allocates nothing.
+    pub fn count_rules<'r>(&self, rules: impl Iterator<Item = (&'r Arc<str>, RuleCounts)>) {
+        self.rules.lock().count(rules);
+    }
+
+    /// Records that all events of the lines and zones have ended.
+    pub fn end_events(&self) {
+        self.rules.lock().end_events();
+    }
+
+    /// Returns the lines and zones, in the order of the configuration.
+    pub fn rules(&self) -> Vec<RuleFacts> {
+        self.rules.lock().facts()
+    }
+
     /// Returns whether a frame has one message with the results of all models.
     pub fn is_grouped(&self) -> bool {
         self.is_grouped.load(Ordering::Relaxed)
@@ -410,6 +432,7 @@ impl CameraMetrics {
             dropped: by_cause(self.dropped.each_ref().map(Counter::get)),
             models: by_model,
             labels,
+            rules: self.rules.lock().status(),
             capture_cpu_s: self.capture_cpu_ns.get() as f64 / 1e9,
             ..self.counters.read(Counter::get)
         }

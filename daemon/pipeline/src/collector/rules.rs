@@ -11,6 +11,7 @@ use visiond_frames::timestamp::Timestamp;
 use visiond_message::{
     BoxMessage, EVENT_SCHEMA, EventMessage, EventPhase, EventTotals, RuleTotals, event_id, event_topic, next_message_id,
 };
+use visiond_telemetry::rules::{RuleCounts, RuleFacts};
 use visiond_tracker::TrackReport;
 
 use super::rounding::{box_of, rounded_score, significant};
@@ -58,6 +59,16 @@ impl RuleSettings {
             rule.filter.classes.push(NO_CLASS);
         }
         rule
+    }
+
+    /// Returns its facts for the status.
+    pub fn facts(&self) -> RuleFacts {
+        let sides = match &self.rule.kind {
+            Kind::Line { sides, .. } => Some(sides.clone()),
+            _ => None,
+        };
+        let (name, kind) = name_and_kind(&self.rule);
+        RuleFacts { name: name.into(), kind: kind.into(), sides }
     }
 }
 
@@ -187,6 +198,17 @@ impl CameraRules {
             self.publish(labels, (camera, outlet));
         }
         self.scene = None;
+    }
+
+    /// Returns the name of each rule among the camera's, and its totals. Allocates nothing.
+    pub fn counts(&self) -> impl Iterator<Item = (&Arc<str>, RuleCounts)> {
+        let counts = |Counters { begun, crossed_to, taken, inside, under_way, .. }: Counters| RuleCounts {
+            begun: begun + taken + crossed_to.iter().sum::<u64>(),
+            crossed_to,
+            inside,
+            under_way,
+        };
+        self.scene.iter().flat_map(Scene::counters).map(move |(name, counters)| (name, counts(counters)))
     }
 
     /// Applies the rules to frames of another size, or other rules.

@@ -7,6 +7,7 @@ use visiond_annotate::annotator::Annotator;
 use visiond_engine::detector::class_label;
 use visiond_events::EndReason;
 use visiond_message::MessageModel;
+use visiond_telemetry::metrics::CameraMetrics;
 use visiond_tracker::{Observation, Parameters, Step, TrackIds, TrackReport, Tracker};
 
 use super::rules::{CameraRules, RuleSettings};
@@ -155,18 +156,23 @@ impl CameraTracks {
         FrameTracks { reports: &step.tracks, smooth: settings.smooth }
     }
 
-    /// Publishes the events of the camera's lines and zones in the last step, and finds the images of events that the frame is for.
+    /// Publishes and counts the events of the camera's lines and zones in the last step, and finds the images of events that the frame is
+    /// for.
     pub fn apply_rules(
         &mut self,
         settings: &TrackSettings,
         result: &LaneResult<'_>,
         TrackBuffers { step, images, .. }: &mut TrackBuffers,
         annotator: Option<&Annotator>,
-        to: (&Arc<str>, &Outlet),
+        (metrics, outlet): (&CameraMetrics, &Outlet),
     ) {
-        self.rules.step(&settings.rules, result, (&step.tracks, &step.ended), annotator, to);
+        let reports = (&*step.tracks, &*step.ended);
+        self.rules.step(&settings.rules, result, reports, annotator, (&metrics.name, outlet));
         images.clear();
         images.append(self.rules.images());
+        if !settings.rules.is_empty() {
+            metrics.count_rules(self.rules.counts());
+        }
     }
 
     /// Compares the classes in new settings with those of the model at the next frame.
@@ -175,8 +181,9 @@ impl CameraTracks {
     }
 
     /// Ends the events of all lines and zones: the tracks end.
-    pub fn finish(&mut self, reason: EndReason, camera: &Arc<str>, outlet: &Outlet) {
-        self.rules.finish(reason, &self.labels, (camera, outlet));
+    pub fn finish(&mut self, reason: EndReason, metrics: &CameraMetrics, outlet: &Outlet) {
+        self.rules.finish(reason, &self.labels, (&metrics.name, outlet));
+        metrics.end_events();
     }
 
     /// Starts a new tracker if the model has other classes, and warns about classes in the settings that it does not have.

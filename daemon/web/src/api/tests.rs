@@ -89,6 +89,12 @@ fn every_response_matches_openapi_json() {
     let with_preview = CameraStatus { preview: Some(preview), ..CameraStatus::default() };
     camera["preview"] = serde_json::to_value(with_preview).unwrap()["preview"].clone();
     assert_fits("Camera", &camera);
+    let crossed_to = [("shop".to_owned(), 4)].into();
+    let rule = visiond_message::status::RuleStatus { crossed_to, inside: Some(1), ..Default::default() };
+    let rule = serde_json::to_value(rule).unwrap();
+    assert_fits("Rule", &rule);
+    camera["rules"] = vec![rule].into();
+    assert_fits("Camera", &camera);
     assert_fits("Model", &serde_json::to_value(visiond_message::status::ModelStatus::default()).unwrap());
     assert_fits("Sink", &serde_json::to_value(visiond_message::status::SinkCounts::default()).unwrap());
     assert_fits("Http", &status["http"]);

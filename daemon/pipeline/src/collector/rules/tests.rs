@@ -317,3 +317,26 @@ fn rules_that_do_not_fit_the_frame_report_nothing_and_come_back_with_another_siz
     walk.walk(5, &rules);
     assert_eq!(walk.told(), ["all zone Begin"]);
 }
+
+#[test]
+fn totals_and_facts_are_by_line_and_by_kind_of_a_zone() {
+    let mut walk = Walk::new();
+    let line = Kind::Line { points: vec![[0.25, 0.0], [0.25, 1.0]], sides: ["east".into(), "west".into()] };
+    let dwell = Kind::Dwell { time: Duration::from_millis(300) };
+    let rules: Arc<[_]> =
+        Arc::new([rule("door", line, &[]), rule("hall/dwell", dwell, &LEFT), rule("hall", Kind::Zone, &[])]);
+    assert_eq!(walk.rules.counts().count(), 0, "before the first frame");
+    walk.walk(20, &rules);
+    let counts: Vec<_> = walk.rules.counts().map(|(name, counts)| (name.to_string(), counts)).collect();
+    let counted = |begun, crossed_to, inside, under_way| RuleCounts { begun, crossed_to, inside, under_way };
+    let wanted = [
+        ("door", counted(1, [1, 0], 0, 0)),
+        ("hall/dwell", counted(1, [0, 0], 1, 1)),
+        ("hall", counted(1, [0, 0], 1, 1)),
+    ];
+    assert_eq!(counts, wanted.map(|(name, counts)| (name.to_owned(), counts)));
+    let facts = |name: &str, kind: &str, sides| RuleFacts { name: name.into(), kind: kind.into(), sides };
+    let sides = Some(["east".into(), "west".into()]);
+    let all: Vec<_> = rules.iter().map(RuleSettings::facts).collect();
+    assert_eq!(all, [facts("door", "line", sides), facts("hall", "dwell", None), facts("hall", "zone", None)]);
+}

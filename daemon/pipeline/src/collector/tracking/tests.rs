@@ -4,13 +4,17 @@ use std::f32::consts::FRAC_PI_2;
 
 use visiond_engine::detector::Detection;
 use visiond_engine::heads::FrameValues;
+use visiond_events::{Kind, Rule};
+use visiond_frames::clock::simulated::SimulatedClock;
 use visiond_frames::frame::FrameFacts;
 use visiond_frames::timestamp::{Instant, Timestamp};
 use visiond_kernels::oriented::OrientedBox;
 use visiond_message::{DetectionMessage, Message, Timings, TrackMessageState};
+use visiond_system::stop::Stop;
 
 use super::*;
 use crate::collector::message_of;
+use crate::lane::testing::{message_channel, outlet};
 use crate::lane_result::ModelFacts;
 
 /// Frame `number` of 30 a second, as a camera captures it.
@@ -205,4 +209,29 @@ fn new_settings_keep_the_ids() {
         let message = message(&mut tracks, &settings, &model, frame(number), &[at(100.0, 100.0, 0, 0.9)]);
         assert_eq!(ids(&message), [Some(1)]);
     }
+}
+
+#[test]
+fn the_camera_has_the_totals_of_its_zones_and_nobody_is_inside_once_the_tracks_end() {
+    let metrics = CameraMetrics::new("door".into());
+    let rule = Rule::new("hall", Kind::Zone);
+    let rules: Arc<[_]> = Arc::new([RuleSettings { rule, classes: Vec::new(), owners: Vec::new() }]);
+    metrics.set_rules(rules.iter().map(|rule| (Arc::clone(&rule.rule.name), rule.facts())));
+    let settings = TrackSettings { rules, ..TrackSettings::default() };
+    let (publish, _) = message_channel();
+    let outlet = outlet(publish, None, Arc::new(SimulatedClock::default()), &Stop::new().unwrap());
+    let (mut tracks, model) = (CameraTracks::new(Arc::default()), model(0.3));
+    let hall = || metrics.status().rules.pop().map(|hall| (hall.begun, hall.inside, hall.under_way));
+    assert_eq!(hall(), None, "before the first frame");
+    for number in 0..30 {
+        let (detections, mut buffers) = ([at(200.0, 100.0, 0, 0.9)], TrackBuffers::default());
+        let (values, timings) = (&FrameValues::NONE, Timings::default());
+        let frame = frame(number);
+        let result = LaneResult { frame, model: &model, detections: &detections, values, crops: &[], timings };
+        tracks.step(&settings, &result, &mut buffers);
+        tracks.apply_rules(&settings, &result, &mut buffers, None, (&metrics, &outlet));
+    }
+    assert_eq!(hall(), Some((1, Some(1), 1)));
+    tracks.finish(EndReason::CameraGone, &metrics, &outlet);
+    assert_eq!(hall(), Some((1, Some(0), 0)));
 }
