@@ -140,6 +140,7 @@ fn cameras(page: &mut MetricsText, cameras: &[CameraStatus]) {
             family.add(&[("camera", &camera.name), ("label", &label.label)], count(label) as f64);
         }
     }
+    lines_and_zones(page, cameras);
     let help = "Part of the newest frame that a class covers, 0 to 1.";
     let mut family = page.family(GAUGE, "visiond_frame_fraction", help);
     for (camera, (label, part)) in
@@ -195,6 +196,36 @@ fn cameras(page: &mut MetricsText, cameras: &[CameraStatus]) {
     let mut family = page.family(GAUGE, "visiond_pictures_outage", help);
     for (camera, counts) in cameras.iter().filter_map(|camera| Some((camera, camera.pictures.as_ref()?))) {
         family.add(&[("camera", &camera.name)], flag(counts.outage.is_some()));
+    }
+}
+
+fn lines_and_zones(page: &mut MetricsText, cameras: &[CameraStatus]) {
+    let rules = || cameras.iter().flat_map(|camera| camera.rules.iter().map(move |rule| (&*camera.name, rule)));
+    let help = "Events of a line or zone, by kind.";
+    let mut events = page.family(COUNTER, "visiond_events_total", help);
+    for (camera, rule) in rules() {
+        events.add(&[("camera", camera), ("rule", &rule.name), ("kind", &rule.kind)], rule.begun as f64);
+    }
+    let help = "Events of a zone that have begun and not ended, by kind.";
+    let mut under_way = page.family(GAUGE, "visiond_events_under_way", help);
+    for (camera, rule) in rules().filter(|(_, rule)| rule.inside.is_some()) {
+        under_way.add(&[("camera", camera), ("rule", &rule.name), ("kind", &rule.kind)], f64::from(rule.under_way));
+    }
+    let mut crossings = page.family(COUNTER, "visiond_line_crossings_total", "Crossings of a line, by side.");
+    for (camera, rule) in rules() {
+        for (side, count) in &rule.crossed_to {
+            crossings.add(&[("camera", camera), ("rule", &rule.name), ("to", side)], *count as f64);
+        }
+    }
+    let mut objects = page.family(GAUGE, "visiond_zone_objects", "Objects in a zone.");
+    let mut last = None;
+    // All rules of a zone see the same objects, and follow each other.
+    for (camera, rule) in rules() {
+        if let Some(inside) = rule.inside
+            && last.replace((camera, &rule.name)) != Some((camera, &rule.name))
+        {
+            objects.add(&[("camera", camera), ("rule", &rule.name)], f64::from(inside));
+        }
     }
 }
 

@@ -3,10 +3,15 @@
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
 
-use visiond_message::status::{CameraModelStatus, GpuSnapshot, LabelFacts, StageFacts};
+use visiond_message::status::{CameraModelStatus, GpuSnapshot, LabelFacts, RuleStatus, StageFacts};
 use visiond_system::thermal::Temperature;
 
 use super::*;
+
+fn zone_rule(kind: &str, begun: u64) -> RuleStatus {
+    let (name, kind) = ("dock".to_owned(), kind.to_owned());
+    RuleStatus { name, kind, begun, inside: Some(3), under_way: 2, ..RuleStatus::default() }
+}
 
 /// Something in every field that a metric is made of.
 fn full() -> StatusReport {
@@ -30,6 +35,17 @@ fn full() -> StatusReport {
             ("age".to_owned(), PlainAttribute::Number(31.4)),
             ("hair".to_owned(), PlainAttribute::Text("dark".to_owned())),
         ]),
+        rules: vec![
+            RuleStatus {
+                name: "door".to_owned(),
+                kind: "line".to_owned(),
+                begun: 7,
+                crossed_to: BTreeMap::from([("shop".to_owned(), 4), ("street".to_owned(), 3)]),
+                ..RuleStatus::default()
+            },
+            zone_rule("zone", 12),
+            zone_rule("dwell", 1),
+        ],
         stages: stages.into(),
         pictures: Some(Default::default()),
         ..CameraStatus::default()
@@ -78,6 +94,11 @@ fn what_is_seen_is_told_in_base_units() {
         "visiond_capture_to_publish_seconds_bucket{camera=\"front \\\"door\\\"\",le=\"+Inf\"} 3",
         "visiond_capture_to_publish_seconds_sum{camera=\"front \\\"door\\\"\"} 0.0045",
         "visiond_sink_lost_total{sink=\"fleet\",cause=\"unsent\"} 1",
+        "visiond_events_total{camera=\"front \\\"door\\\"\",rule=\"door\",kind=\"line\"} 7",
+        "visiond_events_total{camera=\"front \\\"door\\\"\",rule=\"dock\",kind=\"dwell\"} 1",
+        "visiond_events_under_way{camera=\"front \\\"door\\\"\",rule=\"dock\",kind=\"zone\"} 2",
+        "visiond_line_crossings_total{camera=\"front \\\"door\\\"\",rule=\"door\",to=\"shop\"} 4",
+        "visiond_zone_objects{camera=\"front \\\"door\\\"\",rule=\"dock\"} 3",
         "visiond_frame_fraction{camera=\"front \\\"door\\\"\",label=\"road\"} 0.1234",
         "visiond_attribute{camera=\"front \\\"door\\\"\",attribute=\"age\"} 31.4",
         "visiond_attribute_info{camera=\"front \\\"door\\\"\",attribute=\"hair\",label=\"dark\"} 1",
@@ -90,6 +111,8 @@ fn what_is_seen_is_told_in_base_units() {
         assert!(page.lines().any(|is| is == line), "{line} is not in\n{page}");
     }
     assert!(!page.contains("stage=\"total\""));
+    assert_eq!(page.matches("visiond_zone_objects{").count(), 1, "a zone has its objects once");
+    assert!(!page.contains("visiond_events_under_way{camera=\"front \\\"door\\\"\",rule=\"door\""));
 }
 
 #[test]
