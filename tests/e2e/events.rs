@@ -88,6 +88,15 @@ fn a_walk_to_the_left_and_back_is_two_crossings_and_a_visit() {
     assert_eq!((images.len(), &images), (4, &stored), "one of each event");
     let log = ended.log;
     assert!(!log.contains("WARN") && !log.contains("ERROR"), "{log}");
+    for line in [
+        "line middle: 1 to east, 1 to west",
+        "line beside: 0 to ",
+        "zone in left: 1",
+        "occupancy in left: 1",
+        "zone in cars: 0",
+    ] {
+        assert!(log.contains(line), "{line} is not in {log}");
+    }
 }
 
 /// Kills the daemon again and again while eight cameras have events.
@@ -183,4 +192,38 @@ fn an_event_that_is_under_way_ends_with_the_daemon_its_rule_and_its_tracks() {
     wait_until("the events at the broker", || heard().len() >= events.len());
     assert_eq!(heard(), events);
     assert!(broker.retained("visiond/gate/cameras/door/events").is_empty());
+}
+
+#[test]
+fn home_assistant_gets_the_totals_of_lines_and_zones() {
+    let folder = tempfile::tempdir().unwrap();
+    let film = film(folder.path());
+    let broker = Mosquitto::start();
+    let mqtt = format!(
+        "[[sink]]\ntype = \"mqtt\"\nurl = \"mqtt://127.0.0.1:{}\"\nhome_assistant = true\nmessages = [\"events\"]\n",
+        broker.port
+    );
+    let with = |rules: &str| {
+        let config = config(&film, rules).replace("repeat = false", "repeat = true").replace("fastest", "realtime");
+        format!("{config}{mqtt}")
+    };
+    let mut daemon = Daemon::start(&with(RULES));
+    let state = || broker.retained("visiond/gate/cameras/door/state").pop().map_or(Value::Null, |state| state.json());
+    daemon.wait_until("a visit to the left and the way back", |_| {
+        let (lines, zone) = (&state()["lines"]["middle"], &state()["zones"]["left"]);
+        lines["west"].as_u64() >= Some(1) && lines["east"].as_u64() >= Some(1) && zone["events"]["zone"]["begun"] == 1
+    });
+    assert_valid(&state());
+    assert_eq!(state()["zones"]["cars"]["inside"], 0);
+    let rules = || {
+        let kept = broker.retained("homeassistant/#").into_iter();
+        kept.filter(|message| message.topic.contains("rule--")).collect::<Vec<_>>()
+    };
+    // Of each line both sides and the event; of the zones the objects and whether there are any; of `left` its other kind.
+    assert_eq!(rules().len(), 2 * 3 + 2 * 2 + 1, "{:?}", rules());
+    let crossing = rules().into_iter().find(|message| message.topic.contains("/event/")).unwrap().json();
+    assert_eq!(crossing["state_topic"], "visiond/gate/cameras/door/events");
+    daemon.reconfigure(&with(""));
+    daemon.wait_until("the entities to go", |_| rules().is_empty());
+    daemon.wait_until("the totals to go", |_| state().get("lines").is_none() && state().get("zones").is_none());
 }

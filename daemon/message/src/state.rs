@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde::Serialize;
 
 use crate::message::Message;
-use crate::status::CameraStatus;
+use crate::status::{CameraStatus, RuleStatus};
 use crate::values::PlainAttribute;
 
 /// The version in every state's `schema`; a change that breaks readers raises it.
@@ -43,6 +43,30 @@ pub struct StateMessage {
     /// The camera's models but the first; empty if there is only one.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub models: BTreeMap<String, ModelStateMessage>,
+    /// Crossings of each line so far, by the side that they went to.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub lines: BTreeMap<String, BTreeMap<String, u64>>,
+    /// The camera's zones.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub zones: BTreeMap<String, ZoneStateMessage>,
+}
+
+/// A zone at the newest frame.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct ZoneStateMessage {
+    /// Objects in it.
+    pub inside: u32,
+    /// Its events by kind.
+    pub events: BTreeMap<String, ZoneEventsMessage>,
+}
+
+/// A zone's events of one kind.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+pub struct ZoneEventsMessage {
+    /// Events so far.
+    pub begun: u64,
+    /// Events under way.
+    pub under_way: u32,
 }
 
 /// The newest result of one of a camera's further models.
@@ -83,8 +107,21 @@ impl StateMessage {
             let own = newest.iter().find(|message| message.model.name == model.name);
             (model.name.clone(), ModelStateMessage::new(own.copied()))
         });
+        let (mut lines, mut zones) = (BTreeMap::new(), BTreeMap::<_, ZoneStateMessage>::new());
+        for RuleStatus { name, kind, begun, crossed_to, inside, under_way } in status.rules {
+            match inside {
+                Some(inside) => {
+                    let zone = zones.entry(name).or_default();
+                    zone.inside = inside;
+                    zone.events.insert(kind, ZoneEventsMessage { begun, under_way });
+                }
+                None => drop(lines.insert(name, crossed_to)),
+            }
+        }
         Self {
             schema: SCHEMA,
+            lines,
+            zones,
             models: further.collect(),
             fps: status.models.first().map_or(status.fps, |first| first.fps),
             camera: status.name,

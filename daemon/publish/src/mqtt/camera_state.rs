@@ -76,6 +76,7 @@ mod tests {
     use visiond_message::{AttributeMessage, LabelMessage, MessageModel};
     use visiond_system::testing::strict_schema;
     use visiond_telemetry::metrics::CameraMetrics;
+    use visiond_telemetry::rules::{RuleCounts, RuleFacts};
 
     use super::*;
     use visiond_message::testing::door_message as message;
@@ -211,6 +212,37 @@ mod tests {
         assert!(jsonschema::validator_for(&schema).unwrap().is_valid(&state), "{state}");
         let nothing = serde_json::to_value(look(Some(&message_of(2, &["road"])))).unwrap();
         assert!(nothing.get("attributes").is_none() && nothing.get("fractions").is_none());
+    }
+
+    #[test]
+    fn the_totals_of_lines_and_zones_are_in_the_state_from_the_first_frame_on() {
+        let camera = CameraMetrics::new("door".into());
+        let facts = |name: &str, kind: &str, sides: Option<[&str; 2]>| RuleFacts {
+            name: name.into(),
+            kind: kind.into(),
+            sides: sides.map(|sides| sides.map(Into::into)),
+        };
+        let rules: [(Arc<str>, RuleFacts); 3] = [
+            ("gate".into(), facts("gate", "line", Some(["in", "out"]))),
+            ("dock".into(), facts("dock", "zone", None)),
+            ("dock/dwell".into(), facts("dock", "dwell", None)),
+        ];
+        camera.set_rules(rules.iter().cloned());
+        let state = || {
+            let state = look(&mut StateTracker::default(), &camera, None, SECOND, Instant::now());
+            serde_json::to_value(state).unwrap()
+        };
+        assert!(state().get("lines").is_none() && state().get("zones").is_none(), "0 would be wrong after a restart");
+        let counts = |begun, crossed_to, inside, under_way| RuleCounts { begun, crossed_to, inside, under_way };
+        let counted = [counts(3, [1, 2], 0, 0), counts(5, [0; 2], 2, 2), counts(4, [0; 2], 2, 1)];
+        camera.count_rules(rules.iter().map(|(id, _)| id).zip(counted));
+        let state = state();
+        assert_eq!(state["lines"], json!({ "gate": { "in": 1, "out": 2 } }));
+        let events = json!({ "zone": { "begun": 5, "under_way": 2 }, "dwell": { "begun": 4, "under_way": 1 } });
+        assert_eq!(state["zones"], json!({ "dock": { "inside": 2, "events": events } }));
+        let schema = strict_schema(include_str!("../../../../docs/state.schema.json"));
+        let schema: Value = serde_json::from_str(&schema).unwrap();
+        assert!(jsonschema::validator_for(&schema).unwrap().is_valid(&state), "{state}");
     }
 
     #[test]

@@ -11,6 +11,7 @@ use visiond_config::types::{MqttProtocol, MqttSinkConfig, SinkConfig};
 use visiond_live::{Live, PictureStream};
 use visiond_message::status::CameraStatus;
 use visiond_telemetry::metrics::{CameraLanes, ModelValues, Phase, cameras_of};
+use visiond_telemetry::rules::RuleFacts;
 
 use super::camera_state::StateTracker;
 use super::codec::{Incoming, JSON, Publish, STATE_QOS};
@@ -78,6 +79,8 @@ struct Known {
     is_grouped: bool,
     /// The outputs of its models other than detections.
     values: Vec<Arc<ModelValues>>,
+    /// Its lines and zones.
+    rules: Vec<RuleFacts>,
     /// The form of its ids in Home Assistant; `None` while it depends on a search for retained messages that has not ended.
     ids: Option<Ids>,
     /// Discovery topics that the broker retained: with ids of the first form, or with distinct ids while `ids` is undecided.
@@ -108,7 +111,7 @@ impl RetainedCameras {
             config: config.clone(),
             chosen: sink.cameras.clone(),
             topics: topics.clone(),
-            discovery: Discovery::new(config, &context.device, topics),
+            discovery: Discovery::new(sink, config, &context.device, topics),
             known: BTreeMap::new(),
             announced: BTreeMap::new(),
             stale: true,
@@ -132,7 +135,7 @@ impl RetainedCameras {
                 self.clear_later(self.topics.snapshot(&camera));
             }
         }
-        self.discovery = Discovery::new(config, &context.device, topics);
+        self.discovery = Discovery::new(sink, config, &context.device, topics);
         self.stale = true;
     }
 
@@ -289,7 +292,7 @@ impl RetainedCameras {
         let mut open =
             self.known.iter_mut().filter(|(camera, known)| known.ids.is_none() && discovery.is_ambiguous(camera));
         let found = open.find(|(camera, known)| {
-            let announced = || discovery.camera(camera, Ids::Distinct, &known.models, &known.values);
+            let announced = || known.discovery(discovery, camera, Ids::Distinct);
             discovery.may_be_of(camera, Ids::Distinct, topic) && announced().iter().any(|(wanted, _)| wanted == topic)
         });
         let Some((_, known)) = found else { return false };
@@ -358,6 +361,11 @@ impl RetainedCameras {
                 session.publish(Publish::retained(topic, Bytes::new(), STATE_QOS, Some(JSON)));
             }
         }
+        let rules = camera.rules();
+        if known.rules != rules {
+            known.rules = rules;
+            self.stale = true;
+        }
         // The broker retains a snapshot and detections of frames with the old masks.
         if std::mem::replace(&mut known.mask_changes, mask_changes) != mask_changes {
             let snapshot = Some(self.topics.snapshot(name)).filter(|_| !self.config.snapshot_interval.is_zero());
@@ -409,7 +417,7 @@ impl RetainedCameras {
                         None if discovery.is_ambiguous(camera) && !is_decided => return Vec::new(),
                         None => Ids::Distinct,
                     };
-                    discovery.camera(camera, ids, &known.models, &known.values)
+                    known.discovery(discovery, camera, ids)
                 });
                 announced.collect()
             }
@@ -451,6 +459,11 @@ impl RetainedCameras {
 }
 
 impl Known {
+    /// Returns the camera's discovery messages.
+    fn discovery(&self, discovery: &Discovery, camera: &str, ids: Ids) -> Vec<(String, Value)> {
+        discovery.camera(camera, ids, &self.models, &self.values, &self.rules)
+    }
+
     /// Returns the topics of the camera's detections: its own, and one for each further model that has messages of its own.
     fn detections(&self, topics: &Topics, camera: &str) -> Vec<String> {
         let further = self.models.split(MODELS_SEPARATOR).skip(1).filter(|_| !self.is_grouped);
@@ -768,7 +781,7 @@ mod tests {
                 entities.map(|(_, json)| id(json)).collect::<Vec<_>>()
             };
             assert_eq!(ids(&bench.tick(start).await), ["visiond_gate_yard_fps"], "the others are not decided yet");
-            let old = bench.cameras.discovery.as_ref().unwrap().camera("north_door", Ids::First, "objects", &[]);
+            let old = bench.cameras.discovery.as_ref().unwrap().camera("north_door", Ids::First, "objects", &[], &[]);
             for (topic, entity) in old {
                 let payload = entity.to_string().into();
                 bench.cameras.incoming(&Incoming { topic, payload, retained: true });
@@ -799,7 +812,7 @@ mod tests {
                 let start = Instant::now();
                 bench.tick(start).await;
                 let discovery = bench.cameras.discovery.clone().unwrap();
-                let of = |ids| discovery.camera("north_door", ids, "objects", &values);
+                let of = |ids| discovery.camera("north_door", ids, "objects", &values, &[]);
                 let mut retained = of(Ids::Distinct);
                 let another = retained[0].0.replace("door", "door__gone");
                 retained.push((another.clone(), retained[0].1.clone()));
@@ -831,7 +844,7 @@ mod tests {
             bench.run("objects", &[&Arc::new(CameraMetrics::new("north_door".into()))]);
             let start = Instant::now();
             bench.tick(start).await;
-            let old = bench.cameras.discovery.as_ref().unwrap().camera("north_door", Ids::First, "other", &[]);
+            let old = bench.cameras.discovery.as_ref().unwrap().camera("north_door", Ids::First, "other", &[], &[]);
             let wanted = old.len();
             for (topic, entity) in old {
                 let payload = entity.to_string().into();
@@ -900,6 +913,40 @@ mod tests {
             gives(&[]);
             let said = bench.tick(start + 6 * SECOND).await;
             assert_eq!(changed(&said), [of("door_attribute_age", false), of("door_attribute_hat", false)]);
+        });
+    }
+
+    #[test]
+    fn entities_of_lines_and_zones_come_and_go_with_the_reload_and_stay_before_the_first_frame() {
+        run(async {
+            let mut bench = Bench::new(&SinkConfig::default(), &MqttSinkConfig { retain: false, ..everything() });
+            let door = Arc::new(CameraMetrics::new("door".into()));
+            let zone = |name: &str| (name.into(), RuleFacts { name: name.into(), kind: "zone".into(), sides: None });
+            door.set_rules([zone("dock")].into_iter());
+            bench.run("objects", &[&door]);
+            let changed = |said: &[(String, String)]| -> Vec<(String, bool)> {
+                let configs = said.iter().filter(|(topic, _)| topic.contains("_rule--"));
+                let short = |topic: &str| topic.rsplit('/').nth(1).unwrap().to_owned();
+                configs.map(|(topic, payload)| (short(topic), !payload.is_empty())).collect()
+            };
+            let of = |zone: &str, is_there: bool| {
+                ["occupied", "inside"].map(|what| (format!("door_rule--{zone}--{what}"), is_there))
+            };
+            let start = Instant::now();
+            assert_eq!(changed(&bench.tick(start).await), of("dock", true), "no frame yet");
+            // The topics that an earlier start had announced.
+            for zone in ["dock", "old"] {
+                let topic = format!("homeassistant/sensor/visiond_gate/door_rule--{zone}--inside/config");
+                let payload = Bytes::from_static(br#"{"origin":{"name":"visiond"}}"#);
+                bench.cameras.incoming(&Incoming { topic, payload, retained: true });
+            }
+            let said = bench.tick(start + SECOND).await;
+            assert_eq!(changed(&said), [("door_rule--old--inside".to_owned(), false)]);
+            door.set_rules([zone("yard")].into_iter());
+            let said = bench.tick(start + 2 * SECOND).await;
+            assert_eq!(changed(&said), [of("dock", false), of("yard", true)].concat());
+            door.set_rules(std::iter::empty());
+            assert_eq!(changed(&bench.tick(start + 3 * SECOND).await), of("yard", false));
         });
     }
 

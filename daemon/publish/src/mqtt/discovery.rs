@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use visiond_config::types::MqttSinkConfig;
+use visiond_config::types::{MessageKind, MqttSinkConfig, SinkConfig};
 use visiond_telemetry::metrics::ModelValues;
+use visiond_telemetry::rules::RuleFacts;
 
 use super::topics::Topics;
 
@@ -24,25 +25,35 @@ pub struct Discovery {
     topics: Topics,
     labels: Vec<String>,
     snapshots: bool,
+    /// Whether the sink sends events.
+    events: bool,
 }
 
 impl Discovery {
     /// Creates the discovery of a sink; `None` if it is off.
-    pub fn new(config: &MqttSinkConfig, device: &str, topics: &Topics) -> Option<Self> {
+    pub fn new(sink: &SinkConfig, config: &MqttSinkConfig, device: &str, topics: &Topics) -> Option<Self> {
         config.home_assistant.then(|| Self {
             prefix: config.discovery_prefix.clone(),
             device: device.to_owned(),
             topics: topics.clone(),
             labels: config.count_labels.clone(),
             snapshots: !config.snapshot_interval.is_zero(),
+            events: sink.messages.contains(&MessageKind::Events),
         })
     }
 
     /// Returns the discovery messages of a camera, by topic; the broker retains them. `models` are the names of its models,
-    /// separated by commas, and `values` their outputs.
+    /// separated by commas, `values` their outputs, and `rules` the lines and zones.
     ///
     /// The first model has the entities of a camera with one model, and each further one its own beside them.
-    pub fn camera(&self, camera: &str, ids: Ids, models: &str, values: &[Arc<ModelValues>]) -> Vec<(String, Value)> {
+    pub fn camera(
+        &self,
+        camera: &str,
+        ids: Ids,
+        models: &str,
+        values: &[Arc<ModelValues>],
+        rules: &[RuleFacts],
+    ) -> Vec<(String, Value)> {
         let mut all = Vec::new();
         let (device_id, object) = (self.device_id(camera, ids), object(camera, ids));
         let mut add = |component: &str, entity: &str, name: &str, more: Value| {
@@ -96,6 +107,34 @@ impl Discovery {
             for (name, is_number) in &values.attributes {
                 let entity = id(&format!("{ATTRIBUTE}{}", in_topic(name)));
                 add("sensor", &entity, &format!("{name} by {model}"), attribute_of(name, *is_number, &of, &state));
+            }
+        }
+        let mut last_zone = None;
+        for RuleFacts { name, kind, sides } in rules {
+            let id = |what: &str| rule_id(name, what);
+            for side in sides.iter().flatten() {
+                let mut crossings = sensor("mdi:boom-gate-arrow-up", &crossings_of(name, side));
+                crossings["state_class"] = "total_increasing".into();
+                add("sensor", &id(side), &format!("Crossings of {name} to {side}"), crossings);
+            }
+            if let Some(sides) = sides {
+                if self.events {
+                    let events = crossing_event(&self.topics.events(camera), name, sides);
+                    add("event", &id("crossing"), &format!("Crossing of {name}"), events);
+                }
+                continue;
+            }
+            if last_zone.replace(name) != Some(name) {
+                let mut occupancy = binary(&state, &inside(name));
+                occupancy["device_class"] = "occupancy".into();
+                add("binary_sensor", &id("occupied"), &format!("Occupancy of {name}"), occupancy);
+                let count = format!("{{{{ {} }}}}", inside(name));
+                add("sensor", &id("inside"), &format!("Objects in {name}"), sensor("mdi:counter", &count));
+            }
+            if let Some((english, icon)) = binary_of(kind) {
+                let mut under_way = binary(&state, &under_way(name, kind));
+                under_way["icon"] = icon.into();
+                add("binary_sensor", &id(kind), &format!("{english} in {name}"), under_way);
             }
         }
         if self.snapshots {
@@ -174,6 +213,66 @@ fn share_of(label: &str, of: &str, sensor: &impl Fn(&str, &str) -> Value) -> Val
     share
 }
 
+/// Returns the id of an entity of a line or zone. Its parts are names, which have no `_` or `--` once they are encoded, and no other id of
+/// an entity has `--` after its last `_`. So no two cameras and entities have the same id, whatever their names.
+fn rule_id(name: &str, what: &str) -> String {
+    format!("rule--{}--{}", in_topic(name), in_topic(what))
+}
+
+/// Returns the expression of the objects in a zone; `none`, which Home Assistant shows as unknown, before the first frame.
+fn inside(zone: &str) -> String {
+    format!("((value_json.zones | default({{}})).get({}) or {{}}).inside | default(none)", Value::from(zone))
+}
+
+/// Returns the expression of the events of this kind that are under way in a zone; `none` before the first frame.
+fn under_way(zone: &str, kind: &str) -> String {
+    let (zone, kind) = (Value::from(zone), Value::from(kind));
+    let events = format!("((value_json.zones | default({{}})).get({zone}) or {{}}).events | default({{}})");
+    format!("(({events}).get({kind}) or {{}}).under_way | default(none)")
+}
+
+/// Returns the template of the crossings of a line to a side; `none` before the first frame.
+fn crossings_of(line: &str, side: &str) -> String {
+    let (line, side) = (Value::from(line), Value::from(side));
+    format!("{{{{ ((value_json.lines | default({{}})).get({line}) or {{}}).get({side}, none) }}}}")
+}
+
+/// Returns the binary sensor that is on while a number is more than 0.
+fn binary(state: &str, number: &str) -> Value {
+    let template = format!("{{% set n = {number} %}}{{{{ none if n is none else 'ON' if n > 0 else 'OFF' }}}}");
+    json!({ "state_topic": state, "value_template": template })
+}
+
+/// Returns the name and icon of the binary sensor of a kind of event; `None` for visits, which the occupancy shows.
+fn binary_of(kind: &str) -> Option<(&str, &'static str)> {
+    Some(match kind {
+        "zone" => return None,
+        "dwell" => ("Dwell", "mdi:timer-sand"),
+        "loitering" => ("Loitering", "mdi:clock-alert-outline"),
+        "absence" => ("Absence", "mdi:account-off-outline"),
+        "occupancy" => ("Number within limits", "mdi:account-group-outline"),
+        "stopped" => ("Stopped", "mdi:hand-back-right-outline"),
+        "wrong_way" => ("Wrong way", "mdi:sign-direction-remove"),
+        kind => (kind, "mdi:motion-sensor"),
+    })
+}
+
+/// Returns the event entity of a line's crossings. Its type is the side that was crossed to.
+fn crossing_event(topic: &str, line: &str, sides: &[Arc<str>; 2]) -> Value {
+    // Home Assistant ignores an empty payload.
+    let template = format!(
+        "{{% if value_json.kind == 'line' and value_json.rule == {} %}}{{{{ {{'event_type': value_json.to, 'at': value_json.at, \
+         'label': value_json.label | default(none), 'track': value_json.track | default(none)}} | tojson }}}}{{% endif %}}",
+        Value::from(line)
+    );
+    json!({
+        "event_types": sides,
+        "icon": "mdi:boom-gate-arrow-up",
+        "state_topic": topic,
+        "value_template": template,
+    })
+}
+
 /// Returns the sensor of an attribute; `of` is the model's state in templates.
 fn attribute_of(name: &str, is_number: bool, of: &str, state: &str) -> Value {
     let name_text = Value::from(name);
@@ -238,8 +337,8 @@ mod tests {
             ..MqttSinkConfig::default()
         };
         let topics = Topics::new("visiond", "gate");
-        let discovery = Discovery::new(&config, "gate", &topics).unwrap();
-        let announced = discovery.camera("door", Ids::Distinct, "objects", &[]);
+        let discovery = Discovery::new(&SinkConfig::default(), &config, "gate", &topics).unwrap();
+        let announced = discovery.camera("door", Ids::Distinct, "objects", &[], &[]);
         let topics: Vec<_> = announced.iter().map(|(topic, _)| topic.as_str()).collect();
         assert_eq!(
             topics,
@@ -264,6 +363,7 @@ mod tests {
             Ids::Distinct,
             "objects",
             &[Arc::new(ModelValues { attributes, fractions: true, ..ModelValues::default() })],
+            &[],
         );
         let new: Vec<_> = more.iter().filter(|one| !announced.contains(one)).collect();
         let names = ["Share of person", "Share of traffic light", "Share of a\"b", "age", "hair \"colour\""];
@@ -274,7 +374,7 @@ mod tests {
             r#"{{ (value_json.attributes | default({})).get("hair \"colour\"", '') | truncate(255, true, '...', 0) }}"#;
         assert_eq!(new[4].1["value_template"], template);
         let config = MqttSinkConfig { home_assistant: false, ..config };
-        assert!(Discovery::new(&config, "gate", &Topics::new("visiond", "gate")).is_none());
+        assert!(Discovery::new(&SinkConfig::default(), &config, "gate", &Topics::new("visiond", "gate")).is_none());
     }
 
     #[test]
@@ -285,14 +385,15 @@ mod tests {
             count_labels: labels.map(str::to_owned).into(),
             ..MqttSinkConfig::default()
         };
-        let discovery = Discovery::new(&config, "gate", &Topics::new("visiond", "gate")).unwrap();
+        let discovery =
+            Discovery::new(&SinkConfig::default(), &config, "gate", &Topics::new("visiond", "gate")).unwrap();
         let values = |labels: &[&str]| {
             let labels = labels.iter().map(|label| Arc::from(*label)).collect();
             Arc::new(ModelValues { labels, ..ModelValues::default() })
         };
         let (people, plates) = (values(&["person"]), values(&["plate"]));
         let ids = |models: &str, values: &[Arc<ModelValues>]| {
-            let announced = discovery.camera("door", Ids::Distinct, models, values);
+            let announced = discovery.camera("door", Ids::Distinct, models, values, &[]);
             announced.iter().map(|(_, entity)| entity["unique_id"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
         };
         let one = ids("people", &[Arc::clone(&people)]);
@@ -303,7 +404,7 @@ mod tests {
             new,
             ["visiond_gate_door_model_my__plates_detections", "visiond_gate_door_model_my__plates_count_plate"]
         );
-        let announced = discovery.camera("door", Ids::Distinct, "people, plates", &[Arc::default(), plates]);
+        let announced = discovery.camera("door", Ids::Distinct, "people, plates", &[Arc::default(), plates], &[]);
         let count =
             announced.iter().find(|(topic, _)| topic.ends_with("/door_model_plates_count_plate/config")).unwrap();
         let template =
@@ -311,16 +412,74 @@ mod tests {
         assert_eq!(count.1["value_template"], template);
     }
 
+    fn line(name: &str, sides: [&str; 2]) -> RuleFacts {
+        RuleFacts { name: name.into(), kind: "line".into(), sides: Some(sides.map(Into::into)) }
+    }
+
+    fn zone(name: &str, kind: &str) -> RuleFacts {
+        RuleFacts { name: name.into(), kind: kind.into(), sides: None }
+    }
+
+    #[test]
+    fn lines_and_zones_have_entities_and_a_sink_without_events_has_no_event() {
+        let config = MqttSinkConfig { home_assistant: true, ..MqttSinkConfig::default() };
+        let rules = [line("door", ["street", "the_shop"]), zone("dock", "zone"), zone("dock", "dwell")];
+        let announced = |sink: &SinkConfig| {
+            let discovery = Discovery::new(sink, &config, "gate", &Topics::new("visiond", "gate")).unwrap();
+            discovery.camera("cam", Ids::Distinct, "objects", &[], &rules)
+        };
+        let all = announced(&SinkConfig::default());
+        let of = |topic: &str| {
+            let topic = format!("homeassistant/{topic}/config");
+            &all.iter().find(|(known, _)| *known == topic).unwrap_or_else(|| panic!("{topic} is not in {all:?}")).1
+        };
+        let shop = of("sensor/visiond_gate/cam_rule--door--the-5fshop");
+        assert_eq!(
+            (&shop["name"], &shop["state_class"]),
+            (&"Crossings of door to the_shop".into(), &"total_increasing".into())
+        );
+        let template = r#"{{ ((value_json.lines | default({})).get("door") or {}).get("the_shop", none) }}"#;
+        assert_eq!(shop["value_template"], template);
+        let crossing = of("event/visiond_gate/cam_rule--door--crossing");
+        assert_eq!(crossing["event_types"], json!(["street", "the_shop"]));
+        assert_eq!(crossing["state_topic"], "visiond/gate/cameras/cam/events");
+        let occupancy = of("binary_sensor/visiond_gate/cam_rule--dock--occupied");
+        assert_eq!(
+            (&occupancy["name"], &occupancy["device_class"]),
+            (&"Occupancy of dock".into(), &"occupancy".into())
+        );
+        assert_eq!(of("sensor/visiond_gate/cam_rule--dock--inside")["state_class"], "measurement");
+        let dwell = of("binary_sensor/visiond_gate/cam_rule--dock--dwell");
+        assert_eq!(
+            (&dwell["name"], &dwell["unique_id"]),
+            (&"Dwell in dock".into(), &"visiond_gate_cam_rule--dock--dwell".into())
+        );
+        assert_eq!(all.iter().filter(|(topic, _)| topic.contains("rule--")).count(), 6, "each once: {all:?}");
+        let frames = announced(&SinkConfig { messages: vec![MessageKind::Frames], ..SinkConfig::default() });
+        assert_eq!(frames.len(), all.len() - 1);
+        assert!(frames.iter().all(|(topic, _)| !topic.contains("/event/")));
+    }
+
     #[test]
     fn no_two_cameras_share_an_id_or_a_topic_unless_they_did_before() {
+        let rules = [
+            line("a", ["b", "b_to_c"]),
+            line("a_b", ["rule--a--b", "c"]),
+            line("a--b", ["fps", "x_fps"]),
+            zone("count", "zone"),
+            zone("count", "occupancy"),
+            zone("b--count", "dwell"),
+            zone("_", "wrong_way"),
+        ];
         let config = MqttSinkConfig {
             home_assistant: true,
             count_labels: vec!["fps".to_owned(), "_fps".to_owned()],
             ..MqttSinkConfig::default()
         };
         let announced = |device: &str, camera: &str, ids: Ids| {
-            let discovery = Discovery::new(&config, device, &Topics::new("visiond", device)).unwrap();
-            discovery.camera(camera, ids, "objects", &[])
+            let discovery =
+                Discovery::new(&SinkConfig::default(), &config, device, &Topics::new("visiond", device)).unwrap();
+            discovery.camera(camera, ids, "objects", &[], &rules)
         };
         let cameras = [
             ("gate", "door"),
@@ -332,6 +491,7 @@ mod tests {
             ("gate_", "door"),
             ("gate", "_door"),
             ("gate-north", "door"),
+            ("gate", "door_rule--a--b_rule--a"),
         ];
         let all: Vec<_> =
             cameras.iter().flat_map(|(device, camera)| announced(device, camera, Ids::Distinct)).collect();
