@@ -13,6 +13,8 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use visiond_message::{Message, Published};
 
+use crate::recent_events::RecentEvents;
+
 /// How many messages are kept for slow readers: four seconds of eight cameras at 30 frames a second.
 const RING: usize = 1024;
 /// The maximum bytes of all kept messages, and of one.
@@ -22,6 +24,7 @@ const RING_BYTES: usize = 32 << 20;
 #[derive(Debug, Default)]
 pub struct Broadcast {
     messages: Arc<Mutex<Messages>>,
+    events: RecentEvents,
     /// Whether a message has arrived that a reader waits for, while the task was not woken yet.
     news: AtomicBool,
     arrived: Notify,
@@ -55,8 +58,9 @@ struct Ring {
 
 #[derive(Debug, Default)]
 struct PushedOut {
-    all: u64,
+    frames: u64,
     with_detections: u64,
+    events: u64,
 }
 
 /// Which messages a reader wants.
@@ -64,13 +68,31 @@ struct PushedOut {
 pub struct Filter {
     /// The cameras; empty means all.
     pub cameras: Vec<String>,
-    /// Whether to leave out messages without detections and values.
+    /// Whether to leave out frames without detections and values.
     pub only_detections: bool,
+    /// Messages of frames, of events, or both.
+    pub messages: Wanted,
+}
+
+/// Which kinds of messages a reader wants.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Wanted {
+    /// One for each frame.
+    #[default]
+    Frames,
+    /// What lines and zones report.
+    Events,
+    /// Both, in the order of publishing.
+    All,
 }
 
 impl Filter {
     fn wants(&self, published: &Published) -> bool {
-        self.wants_camera(published.camera()) && !(self.only_detections && published.is_empty())
+        let is_wanted = match published.frame() {
+            Some(_) => self.messages != Wanted::Events && !(self.only_detections && published.is_empty()),
+            None => self.messages != Wanted::Frames,
+        };
+        is_wanted && self.wants_camera(published.camera())
     }
 
     fn wants_camera(&self, camera: &str) -> bool {
@@ -115,10 +137,11 @@ struct Cursor {
 }
 
 impl Broadcast {
-    /// Publishes the message of a frame; returns whether a reader waits, so that [`Broadcast::wake`] must be called.
+    /// Publishes a message; returns whether a reader waits, so that [`Broadcast::wake`] must be called.
     ///
-    /// Never waits for a reader, and allocates only for the first message of a camera's model.
+    /// Never waits for a reader, and allocates only for events and for the first message of a camera's model.
     pub fn publish(&self, published: &Arc<Published>) -> bool {
+        let pushed_out_event = published.event().and_then(|event| self.events.add(event, published));
         let mut inner = self.messages.lock();
         // The old message is freed after the lock; the results of several models are few.
         let before = match published.frame().map_or(&[][..], |message| &message.results) {
@@ -136,8 +159,13 @@ impl Broadcast {
         if awaited {
             self.news.store(true, Ordering::Release);
         }
-        drop((before, pushed_out));
+        drop((before, pushed_out, pushed_out_event));
         awaited
+    }
+
+    /// Returns the newest events.
+    pub fn events(&self) -> &RecentEvents {
+        &self.events
     }
 
     /// Wakes the readers' task if a message for it has arrived since the last call.
@@ -277,8 +305,13 @@ impl Ring {
                 Some(gone) => gone,
                 None => self.gone.entry(Arc::clone(oldest.camera())).or_default(),
             };
-            gone.all += 1;
-            gone.with_detections += u64::from(!oldest.is_empty());
+            match oldest.frame() {
+                Some(message) => {
+                    gone.frames += 1;
+                    gone.with_detections += u64::from(!message.is_empty());
+                }
+                None => gone.events += 1,
+            }
             self.first += 1;
         }
         oldest
@@ -287,7 +320,15 @@ impl Ring {
     /// How many of the messages that are no longer kept a reader would have wanted.
     fn gone(&self, filter: &Filter) -> u64 {
         let wanted = self.gone.iter().filter(|(camera, _)| filter.wants_camera(camera));
-        wanted.map(|(_, gone)| if filter.only_detections { gone.with_detections } else { gone.all }).sum()
+        let of_one = |gone: &PushedOut| {
+            let frames = if filter.only_detections { gone.with_detections } else { gone.frames };
+            match filter.messages {
+                Wanted::Frames => frames,
+                Wanted::Events => gone.events,
+                Wanted::All => frames + gone.events,
+            }
+        };
+        wanted.map(|(_, gone)| of_one(gone)).sum()
     }
 
     /// Removes and returns all messages; the numbers go on.

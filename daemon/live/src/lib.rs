@@ -9,10 +9,12 @@ mod encoder;
 mod encoder_queue;
 mod live;
 mod preview_feed;
+mod recent_events;
 
-pub use self::broadcast::{Broadcast, Delivered, Filter, Subscription};
+pub use self::broadcast::{Broadcast, Delivered, Filter, Subscription, Wanted};
 pub use self::camera_view::{
     CameraView, OwnedFrame, Picture, PictureStream, PreviewPhase, PreviewStatus, ViewError, Watch,
 };
 pub use self::live::Live;
 pub use self::preview_feed::PreviewFeed;
+pub use self::recent_events::{RECENT_EVENTS, RecentEvents, RuleKey};

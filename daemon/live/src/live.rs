@@ -1,4 +1,4 @@
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -63,13 +63,15 @@ impl Live {
 
     /// Sets the lanes that run from now on, and forgets the last messages of cameras and models that no longer run.
     pub fn set_lanes(&self, lanes: Vec<LaneView>) {
-        let mut running = HashMap::new();
+        let (mut running, mut names) = (HashMap::new(), HashSet::new());
         for LaneView { lane, cameras } in &lanes {
             for camera in cameras {
+                names.insert(Arc::clone(&camera.name));
                 let is_first = camera.models().first().is_none_or(|first| *first == lane.name);
                 running.insert(topic(&camera.name, &lane.name, is_first), Arc::clone(&lane.name));
             }
         }
+        self.messages.events().keep_cameras(&names);
         self.messages.keep(running);
         *self.lanes.lock() = lanes;
     }

@@ -51,6 +51,16 @@ impl Published {
         Self { content: Content::Event(event), about_bytes: EVENT_BYTES, line: OnceLock::new(), receipt }
     }
 
+    /// Returns the same message without its receipt.
+    #[must_use]
+    pub fn without_receipt(&self) -> Self {
+        let content = match &self.content {
+            Content::Frame(message) => Content::Frame(Arc::clone(message)),
+            Content::Event(event) => Content::Event(Arc::clone(event)),
+        };
+        Self { content, about_bytes: self.about_bytes, line: OnceLock::new(), receipt: None }
+    }
+
     /// Returns the approximate length of the line in bytes; the same before and after it is serialized.
     pub fn about_bytes(&self) -> usize {
         self.about_bytes
@@ -74,6 +84,14 @@ impl Published {
         match &self.content {
             Content::Frame(message) => Some(message),
             Content::Event(_) => None,
+        }
+    }
+
+    /// Returns the event; `None` for the message of a frame.
+    pub fn event(&self) -> Option<&EventMessage> {
+        match &self.content {
+            Content::Frame(_) => None,
+            Content::Event(event) => Some(event),
         }
     }
 

@@ -209,15 +209,20 @@ impl Publisher {
     /// Queues a message for every sink that wants it and for the live readers. Waits only for sinks with `when_full = "block"`.
     pub fn publish(&self, message: &Arc<Message>) {
         let published = Arc::new(Published::new(Arc::clone(message)));
-        let wanted = self.queue(&published);
-        if self.shared.context.live.messages().publish(&published) || wanted {
-            self.wake_thread.call();
-        }
+        self.send(&published, &published);
     }
 
-    /// Queues an event for every sink that wants it. Waits as [`Self::publish`] does.
+    /// Queues an event for every sink that wants it and for the live readers. Waits as [`Self::publish`] does.
+    ///
+    /// Its receipt is for sinks alone: live readers get the event without it, since they may have it for long.
     pub fn publish_event(&self, event: Published) {
-        if self.queue(&Arc::new(event)) {
+        let (for_readers, event) = (Arc::new(event.without_receipt()), Arc::new(event));
+        self.send(&event, &for_readers);
+    }
+
+    fn send(&self, published: &Arc<Published>, for_readers: &Arc<Published>) {
+        let wanted = self.queue(published);
+        if self.shared.context.live.messages().publish(for_readers) || wanted {
             self.wake_thread.call();
         }
     }

@@ -1,6 +1,7 @@
 //! The handlers that answer with JSON: `/api/v1/`, `/healthz` and `/readyz`. docs/openapi.json describes them, and is itself
 //! served.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Json;
@@ -10,10 +11,12 @@ use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use bytes::{BufMut, Bytes, BytesMut};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio::task::spawn_blocking;
 use tokio::time::sleep;
+use visiond_live::{RECENT_EVENTS, RuleKey};
+use visiond_message::EventTotals;
 use visiond_message::status::CameraStatus;
 use visiond_service::reload::{Preview, Proposal};
 use visiond_system::logging::tail;
@@ -99,6 +102,65 @@ pub async fn detections(State(state): State<AppState>) -> Response {
     }
     list.put_u8(b']');
     json(list.freeze())
+}
+
+/// The parameters of `GET /api/v1/events`.
+#[derive(Debug, Deserialize)]
+pub struct EventsQuery {
+    camera: Option<String>,
+    kind: Option<String>,
+    limit: Option<usize>,
+}
+
+/// The newest totals of a rule.
+#[derive(Serialize)]
+struct RuleTotals {
+    camera: Arc<str>,
+    rule: Arc<str>,
+    kind: Box<str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    to: Option<Arc<str>>,
+    #[serde(flatten)]
+    totals: EventTotals,
+}
+
+impl RuleTotals {
+    fn new((RuleKey { camera, rule, kind, to }, totals): (RuleKey, EventTotals)) -> Self {
+        Self { camera, rule, kind, to, totals }
+    }
+}
+
+/// `GET /api/v1/events`: the newest events, and the totals of each rule after its last one.
+pub async fn events(
+    State(state): State<AppState>,
+    query: Result<Query<EventsQuery>, QueryRejection>,
+) -> Result<Response, Problem> {
+    let Query(EventsQuery { camera, kind, limit }) =
+        query.map_err(|rejection| Problem::bad_request(rejection.body_text()))?;
+    let limit = limit.unwrap_or(RECENT_EVENTS);
+    if !(1..=RECENT_EVENTS).contains(&limit) {
+        return Err(Problem::bad_request(format!("`limit` must be a whole number from 1 to {RECENT_EVENTS}")));
+    }
+    if let Some(unknown) = camera.as_deref().filter(|camera| state.live.find(camera).is_none()) {
+        return Err(no_camera(unknown));
+    }
+    let is = |wanted: &Option<String>, name: &str| wanted.as_deref().is_none_or(|wanted| wanted == name);
+    let recent = state.live.messages().events();
+    let events = recent.newest(|event| is(&camera, &event.camera) && is(&kind, &event.kind));
+    let totals = recent.totals().into_iter().filter(|(of, _)| is(&camera, &of.camera) && is(&kind, &of.kind));
+    let totals: Vec<_> = totals.map(RuleTotals::new).collect();
+    let totals = serde_json::to_vec(&totals).map_err(|error| Problem::internal(error.to_string()))?;
+    let mut text = BytesMut::from(&br#"{"events":["#[..]);
+    for (place, event) in events.iter().take(limit).enumerate() {
+        if place > 0 {
+            text.put_u8(b',');
+        }
+        text.put(event.line().trim_ascii_end());
+    }
+    text.put(&br#"],"totals":"#[..]);
+    text.put(&totals[..]);
+    text.put_u8(b'}');
+    Ok(json(text.freeze()))
 }
 
 /// Returns the names of the cameras that run.

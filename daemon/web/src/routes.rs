@@ -56,6 +56,7 @@ pub fn router(state: AppState, guard: &Arc<Guard>) -> Router {
         .route("/api/v1/cameras/{name}/detections", get(api::detections_of))
         .route("/api/v1/cameras/{name}/snapshot", get(pictures::snapshot))
         .route("/api/v1/detections", get(api::detections))
+        .route("/api/v1/events", get(api::events))
         .route("/api/v1/stream", get(stream::stream))
         .route("/api/v1/config", get(api::config))
         .route("/api/v1/changes", post(api::changes))

@@ -1,6 +1,7 @@
 //! `GET /api/v1/stream`: messages as server-sent events, or over a WebSocket if the client requests an upgrade.
 //!
-//! An event is a message as every sink sends it. A reader that is too slow gets an event `{"lost": N}` with the number of
+//! An event of the stream is a message as every sink sends it: of a frame, or of a line or zone if `messages` has `events`. A reader that
+//! is too slow gets an event `{"lost": N}` with the number of
 //! messages it missed; other readers are not affected.
 
 use std::collections::BTreeSet;
@@ -21,7 +22,7 @@ use bytes::Bytes;
 use futures_util::{SinkExt, StreamExt, stream};
 use serde::Deserialize;
 use tokio::time::{interval, timeout};
-use visiond_live::{Delivered, Filter, Subscription};
+use visiond_live::{Delivered, Filter, Subscription, Wanted};
 
 use crate::errors::{Problem, no_camera};
 use crate::guard::{Admission, Ended};
@@ -46,6 +47,7 @@ const BATCH: usize = 64;
 pub struct StreamQuery {
     camera: Option<String>,
     only_detections: Option<String>,
+    messages: Option<String>,
 }
 
 /// `GET /api/v1/stream`
@@ -61,7 +63,9 @@ pub async fn stream(
     // A set, because every message is compared with each of them.
     let cameras: BTreeSet<_> = names.map(str::to_owned).collect();
     let cameras = Vec::from_iter(cameras);
-    let filter = Filter { cameras, only_detections: flag("only_detections", query.only_detections.as_deref())? };
+    let messages = wanted(query.messages.as_deref())?;
+    let only_detections = flag("only_detections", query.only_detections.as_deref())?;
+    let filter = Filter { cameras, only_detections, messages };
     if let Some(unknown) = filter.cameras.iter().find(|camera| state.live.find(camera).is_none()) {
         return Err(no_camera(unknown));
     }
@@ -83,6 +87,16 @@ pub async fn stream(
             })
         }
     })
+}
+
+/// Parses the parameter `messages`.
+fn wanted(value: Option<&str>) -> Result<Wanted, Problem> {
+    match value {
+        None | Some("frames") => Ok(Wanted::Frames),
+        Some("events") => Ok(Wanted::Events),
+        Some("frames,events" | "events,frames") => Ok(Wanted::All),
+        Some(_) => Err(Problem::bad_request("`messages` must be frames, events or frames,events")),
+    }
 }
 
 /// Counts a reader until it is dropped.

@@ -4,7 +4,7 @@
 
 use tokio::time::timeout;
 use visiond_message::testing::{message, sized_message};
-use visiond_message::{EmbeddingMessage, Message};
+use visiond_message::{EmbeddingMessage, EventMessage, Message};
 use visiond_system::testing::{HANG, at_once};
 
 use super::*;
@@ -39,8 +39,8 @@ fn every_reader_gets_what_it_wants_in_order_from_the_next_message_on() {
     let feed = live.messages();
     feed.publish(&published("door", 0, &["cat"]));
     let mut all = feed.subscribe(Filter::default());
-    let mut door = feed.subscribe(Filter { cameras: vec!["door".to_owned()], only_detections: false });
-    let mut seen = feed.subscribe(Filter { cameras: Vec::new(), only_detections: true });
+    let mut door = feed.subscribe(Filter { cameras: vec!["door".to_owned()], ..Filter::default() });
+    let mut seen = feed.subscribe(Filter { only_detections: true, ..Filter::default() });
     served(&live, async {
         for n in 1..7 {
             let camera = if n % 2 == 0 { "door" } else { "yard" };
@@ -74,6 +74,28 @@ fn a_reader_that_is_too_slow_loses_the_oldest_is_told_and_costs_the_others_nothi
 }
 
 #[test]
+fn a_reader_gets_events_on_request_and_learns_how_many_it_missed() {
+    let live = Live::new();
+    let feed = live.messages();
+    let event = |sequence| {
+        let event = EventMessage { sequence, camera: "door".into(), ..EventMessage::default() };
+        Arc::new(Published::of_event(Arc::new(event), None))
+    };
+    let subscribe =
+        |messages, only_detections| feed.subscribe(Filter { messages, only_detections, ..Filter::default() });
+    let readers = [(Wanted::Frames, false), (Wanted::Events, false), (Wanted::All, false), (Wanted::All, true)];
+    let mut readers = readers.map(|(messages, only_detections)| subscribe(messages, only_detections));
+    for n in 0..RING as u64 / 2 + 20 {
+        feed.publish(&event(2 * n));
+        feed.publish(&published("door", 2 * n + 1, &[]));
+    }
+    let first = readers.each_mut().map(|reader| reader.try_next().map(|first| (first.message.sequence(), first.lost)));
+    assert_eq!(first, [Some((41, 20)), Some((40, 20)), Some((40, 40)), Some((40, 20))]);
+    let left = readers.each_mut().map(|reader| std::iter::from_fn(|| reader.try_next()).count());
+    assert_eq!(left, [511, 511, 1023, 511]);
+}
+
+#[test]
 fn large_messages_do_not_fill_the_memory_for_a_slow_reader() {
     let live = Live::new();
     let feed = live.messages();
@@ -92,7 +114,7 @@ fn large_messages_do_not_fill_the_memory_for_a_slow_reader() {
 fn values_of_the_frame_count_as_something_seen() {
     let live = Live::new();
     let feed = live.messages();
-    let mut seen = feed.subscribe(Filter { cameras: Vec::new(), only_detections: true });
+    let mut seen = feed.subscribe(Filter { cameras: Vec::new(), only_detections: true, ..Filter::default() });
     let mut values = message("door", &[]);
     values.embedding = Some(EmbeddingMessage { length: 1, f16: "ADw=".to_owned() });
     feed.publish(&published("door", 0, &[]));
@@ -105,7 +127,8 @@ fn values_of_the_frame_count_as_something_seen() {
 fn what_a_slow_reader_lost_is_what_it_wanted() {
     let live = Live::new();
     let feed = live.messages();
-    let mut early = feed.subscribe(Filter { cameras: vec!["door".to_owned()], only_detections: true });
+    let mut early =
+        feed.subscribe(Filter { cameras: vec!["door".to_owned()], only_detections: true, ..Filter::default() });
     let send = |numbers: std::ops::Range<u64>| {
         for n in numbers {
             let camera = if n % 2 == 0 { "door" } else { "yard" };
@@ -123,7 +146,7 @@ fn what_a_slow_reader_lost_is_what_it_wanted() {
     assert_eq!(told(&mut early), (102, 16));
     assert_eq!(told(&mut early), (108, 0));
     // A later reader does not count earlier messages as lost.
-    let mut late = feed.subscribe(Filter { cameras: vec!["yard".to_owned()], only_detections: false });
+    let mut late = feed.subscribe(Filter { cameras: vec!["yard".to_owned()], ..Filter::default() });
     assert!(late.try_next().is_none());
     send(RING as u64 + 100..2 * RING as u64 + 110);
     assert_eq!(told(&mut late), (RING as u64 + 111, 5));
@@ -136,7 +159,7 @@ fn only_who_waits_for_it_is_woken_for_a_message() {
     let live = Live::new();
     let feed = live.messages();
     let mut mute = feed.subscribe(Filter::default());
-    let mut door = feed.subscribe(Filter { cameras: vec!["door".to_owned()], only_detections: false });
+    let mut door = feed.subscribe(Filter { cameras: vec!["door".to_owned()], ..Filter::default() });
     // The distributing task runs before this one runs again.
     let handed_round = || tokio::task::yield_now();
     served(&live, async {

@@ -101,3 +101,16 @@ fn every_response_matches_openapi_json() {
     assert_fits("Process", &status["process"]);
     assert_fits("Stage", &serde_json::to_value(visiond_message::status::StageFacts::default()).unwrap());
 }
+
+#[test]
+fn events_are_documented_with_their_totals() {
+    let key = RuleKey { camera: "gate".into(), rule: "door".into(), kind: "line".into(), to: Some("shop".into()) };
+    let totals = RuleTotals::new((key, EventTotals { begun: 3, inside: None }));
+    let totals = serde_json::to_value(totals).unwrap();
+    assert_eq!(totals, json!({ "camera": "gate", "rule": "door", "kind": "line", "to": "shop", "begun": 3 }));
+    let event = json!({
+        "schema": "visiond-event/1", "id": "1", "event": "e1", "camera": "gate", "rule": "door", "kind": "line", "phase": "moment",
+        "at": "2026-01-31T12:00:00Z", "since": "2026-01-31T12:00:00Z", "sequence": 1
+    });
+    assert_fits("Events", &json!({ "events": [event], "totals": [totals] }));
+}

@@ -11,6 +11,7 @@ use flate2::read::GzDecoder;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use visiond_config::types::{Address, Config};
+use visiond_message::{EventMessage, EventTotals, Published};
 use visiond_service::Service;
 use visiond_service::reload::Reloader;
 use visiond_system::process;
@@ -297,6 +298,44 @@ fn pictures_of_a_camera_come_alone_or_one_after_another() {
     daemon.get("/cameras/cellar/stream.mjpeg").assert_problem(404, "no running camera");
     let film = daemon.watch("/cameras/door/stream.mjpeg", &[], "Content-Type: image/jpeg\r\nContent-Length: ");
     assert!(String::from_utf8_lossy(&film).contains("multipart/x-mixed-replace; boundary=picture"));
+    daemon.end();
+}
+
+#[test]
+fn the_newest_events_are_answered_by_camera_and_kind() {
+    let daemon = Daemon::start(&[DOOR, YARD]);
+    daemon.see(&["door", "yard"]);
+    for number in 0..6_u64 {
+        let (camera, kind) = if number % 2 == 0 { ("door", "zone") } else { ("yard", "line") };
+        let (to, totals) = (Some("left".into()), Some(EventTotals { begun: number, inside: None }));
+        let event = EventMessage {
+            camera: camera.into(),
+            kind: kind.into(),
+            sequence: number,
+            to,
+            totals,
+            ..EventMessage::default()
+        };
+        daemon.service.live().messages().publish(&Arc::new(Published::of_event(event)));
+    }
+    let get = |query: &str| {
+        let answer = daemon.get(&format!("/api/v1/events{query}")).json();
+        let numbers = |list: &str, of: &str| -> Vec<_> {
+            answer[list].as_array().unwrap().iter().filter_map(|each| each[of].as_u64()).collect()
+        };
+        (numbers("events", "sequence"), numbers("totals", "begun"))
+    };
+    assert_eq!(get(""), (vec![5, 4, 3, 2, 1, 0], vec![4, 5]));
+    assert_eq!(get("?limit=2"), (vec![5, 4], vec![4, 5]));
+    assert_eq!(get("?camera=door&limit=2"), (vec![4, 2], vec![4]));
+    assert_eq!(get("?kind=line"), (vec![5, 3, 1], vec![5]));
+    assert_eq!(get("?camera=door&kind=line"), (vec![], vec![]));
+    for limit in ["0", "201"] {
+        daemon.get(&format!("/api/v1/events?limit={limit}")).assert_problem(400, "from 1 to 200");
+    }
+    daemon.get("/api/v1/events?limit=x").assert_problem(400, "limit");
+    daemon.get("/api/v1/events?camera=cellar").assert_problem(404, "no running camera");
+    daemon.get("/api/v1/stream?messages=all").assert_problem(400, "`messages` must be frames, events or frames,events");
     daemon.end();
 }
 
