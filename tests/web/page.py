@@ -25,7 +25,7 @@ from playwright.sync_api import sync_playwright
 
 from running import BINARY, NETWORK, Daemon, Proxy, absent, free_port, pattern
 
-MOST_BYTES = 109_000
+MOST_BYTES = 140_000
 PAGE = pathlib.Path(__file__).resolve().parents[2] / "daemon/web/src/page"
 # A hang, not slowness: nothing else is decided by it.
 PATIENCE_S = 600
@@ -1318,6 +1318,151 @@ classes = ["car", "a \\"truck\\""]"""
         )
         self.assertEqual(found[:3] + found[4:], [2, 3, None, True])
         self.assertIn("the edge from point 1 meets the edge from point 3", found[3])
+
+    # Lines and zones of a camera with tracks, whose eight bars stand still. Nothing ends if the machine is slow.
+    STEADY = '[camera.track]\nunseen = "60 s"\n'
+    RULES = STEADY + """
+[[camera.line]]
+name = "door"
+points = [[0.25, 0.5], [0.75, 0.5]]
+sides = ["street", "shop"]
+[[camera.zone]]
+name = "dock"
+polygon = [[40, 90], [600, 90], [600, 360], [40, 360]]
+frame_size = [640, 360]
+classes = ["white", "yellow", "cyan", "green"]
+settle = "0 s"
+hold = "60 s"
+[[camera.zone]]
+name = "yard"
+hold = "60 s"
+occupancy = { at_least = 3, lasting = "0.1 s" }
+"""
+
+    # Keeps every text that is drawn.
+    TEXTS = """
+      window.texts = [];
+      const { fillText } = CanvasRenderingContext2D.prototype;
+      CanvasRenderingContext2D.prototype.fillText = function (text, ...at) { window.texts.push(text); fillText.call(this, text, ...at); };"""
+
+    def facts(self, page, selector):
+        return dict(page.locator(f"{selector} .fact").evaluate_all("(all) => all.map((one) => [...one.children].map((part) => part.textContent))"))
+
+    def test_lines_and_zones_are_on_the_picture_with_their_numbers(self):
+        daemon = self.daemon(pattern("bars") + self.RULES + pattern("plain", fps=5))
+        page = self.open(daemon, before=self.TEXTS)
+        # The anchors of the bars are at the bottom edge: those of the first four are in the polygon, one on its edge.
+        wanted = {"door": "street –, shop –", "dock": "4 inside, 4 visits", "yard": "8 inside, 8 visits"}
+        wait("the numbers", lambda: self.facts(page, "#rules") == wanted)
+        seen = lambda text: text in page.evaluate("window.texts")
+        for text in ("door", "street", "shop", "dock 4", "yard 8"):
+            wait(text, lambda: seen(text))
+        zones = page.locator("#zones")
+        pink = lambda: page.evaluate(PIXELS, (255, 157, 240))
+        self.assertEqual((zones.get_attribute("aria-pressed"), pink() > 100), ("true", True))
+        self.accessible(page)
+        zones.click()
+        wait("no line", lambda: pink() == 0)
+        page.reload()
+        wait("the choice to be kept", lambda: zones.get_attribute("aria-pressed") == "false" and self.boxes(page))
+        self.assertEqual(pink(), 0)
+        page.locator("#cameras button", has_text="plain").click()
+        wait("no lines and zones", lambda: not zones.is_visible())
+        self.assertFalse(page.locator("#rules-title").is_visible())
+        # A reload of the configuration is enough.
+        page.locator("#cameras button", has_text="bars").click()
+        zones.click()
+        wait("the line", lambda: pink() > 100)
+        self.reloaded(daemon, page, pattern("bars") + self.RULES.replace('"dock"', '"ramp"') + pattern("plain", fps=5))
+        wait("the new zone", lambda: self.facts(page, "#rules").get("ramp") == "4 inside, 4 visits")
+        # A camera that has no frame yet has no snapshot.
+        self.assertEqual([each for each in page.complaints if "404" not in each], [])
+
+    def test_the_sides_of_a_line_are_left_and_right_of_its_direction_on_any_picture(self):
+        # A line down the middle of a frame of 400 x 200: its left is the right side of the picture, unless that is turned or mirrored.
+        found = self.modules().evaluate(
+            """async () => {
+              const { drawRules, fitting } = await import('/overlay.js');
+              const views = [[0, null], [180, null], [0, 'horizontal'], [90, null], [270, 'vertical']];
+              return views.map(([rotate, flip]) => {
+                const [width, height] = rotate % 180 ? [200, 400] : [400, 200];
+                const canvas = Object.assign(document.createElement('canvas'), { width: 800, height: 800 });
+                const context = canvas.getContext('2d');
+                const places = {};
+                context.fillText = (text, x, y) => (places[text] = [x, y]);
+                const rules = [{ name: 'door', points: [[0.5, 0.25], [0.5, 0.75]], sides: ['east', 'west'], counts: [3, undefined] }];
+                drawRules(context, rules, { rotate, flip }, { width, height }, fitting(canvas, width, height), 1);
+                const [[x1, y1], [x2, y2]] = [places['east 3'], places.west];
+                return [Math.sign(Math.round((x1 - x2) / 20)), Math.sign(Math.round((y1 - y2) / 20))];
+              });
+            }"""
+        )
+        self.assertEqual(found, [[1, 0], [-1, 0], [-1, 0], [0, 1], [0, 1]])
+
+    def test_events_are_listed_from_begin_to_end_and_choose_their_camera(self):
+        daemon = self.daemon(pattern("bars") + self.RULES + pattern("gate") + self.STEADY + '[[camera.zone]]\nname = "all"\nhold = "60 s"\n')
+        page = self.open(daemon)
+        rows = lambda: page.locator("#events-list li").all_inner_texts()
+        # Eight visits of each whole frame, four of the polygon, and one occupancy.
+        wait("all events", lambda: len(rows()) == 21)
+        self.assertEqual(sum("yard · occupancy" in row and "8 inside" in row for row in rows()), 1)
+        self.assertTrue(all("now" in row for row in rows()), rows())
+        # The newest first, by their begins.
+        begun = [event["event"] for event in page.request.get(f"{daemon.url}/api/v1/events").json()["events"] if event["phase"] == "begin"]
+        self.assertEqual(page.locator("#events-list li").evaluate_all("(all) => all.map((one) => one.dataset.key)"), begun)
+        self.accessible(page)
+        self.picture(page, "events", full_page=True)
+        page.locator("#events-kind").select_option("occupancy")
+        wait("one event", lambda: (len(rows()), self.text(page, "#events-count")) == (1, "1 of 21"))
+        page.locator("#events-camera").select_option("gate")
+        wait("no event", lambda: self.text(page, "#no-events") == "No event matches the filter.")
+        page.locator("#events-kind").select_option("")
+        wait("those of the camera", lambda: len(rows()) == 8)
+        page.locator("#events-list li").nth(3).click()
+        self.assertEqual(self.text(page, "#inspector-title"), "gate")
+        self.assertEqual(page.locator("#cameras [aria-pressed=true]").inner_text(), "gate")
+        # The rule of one camera goes: its events end in their rows, and other ones stay.
+        page.locator("#events-camera").select_option("")
+        config = pattern("bars") + self.RULES + pattern("gate") + self.STEADY
+        self.reloaded(daemon, page, config)
+        wait("the ends", lambda: sum("rule removed" in row for row in rows()) == 8)
+        self.assertEqual((len(rows()), sum("now" in row for row in rows())), (21, 13))
+        # Another page gets the list from the daemon.
+        other = self.open(daemon)
+        wait("the same list", lambda: other.locator("#events-list .phase").all_inner_texts() == page.locator("#events-list .phase").all_inner_texts())
+        # A camera that has no frame yet has no snapshot.
+        self.assertEqual([each for each in page.complaints + other.complaints if "404" not in each], [])
+
+    def test_events_that_come_while_the_list_is_loaded_are_counted_once(self):
+        found = self.modules().evaluate(
+            """async () => {
+              document.body.innerHTML = '<div id="events"><output id="events-count"></output><select id="events-camera"></select><select id="events-kind"></select><p id="no-events"></p><ul id="events-list"></ul></div>';
+              const { Events } = await import('/events.js');
+              const event = (id, event, phase, more) => ({ id, event, phase, camera: 'gate', rule: 'dock', kind: 'zone', since: `2026-01-01T00:00:0${id}Z`, ...more });
+              const kept = [event(2, 'b', 'begin'), event(1, 'a', 'begin', { label: 'cat', track: 5 })];
+              let answer;
+              window.fetch = () => new Promise((done) => (answer = () => done(new Response(JSON.stringify({ events: kept, totals: ['kept'] })))));
+              const calls = [];
+              const events = new Events({ reset: (totals) => calls.push(totals[0]), count: ({ id }) => calls.push(id), any: true }, () => {});
+              events.status({ at: '2026-01-01T00:01:30Z', cameras: [] });
+              const loaded = events.load();
+              events.add(kept[0]);
+              events.add(event(3, 'a', 'end', { reason: 'over' }));
+              answer();
+              await loaded;
+              events.add(event(4, 'c', 'end', { reason: 'track_lost' }));
+              const painted = () => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
+              await painted();
+              const rows = [...document.querySelectorAll('li')].map((row) => [...row.children].slice(2).map((part) => part.textContent));
+              for (let at = 0; at < 1000; at += 1) events.add(event(5, `n${at}`, 'moment', { kind: 'line', to: 'shop' }));
+              await painted();
+              return [calls.slice(0, 3), rows, document.querySelectorAll('li').length];
+            }"""
+        )
+        calls, rows, most = found
+        self.assertEqual(calls, ["kept", 3, 4], "the one that was in the answer is not counted again")
+        self.assertEqual(rows, [["dock · zone", "track lost", "", ""], ["dock · zone", "now", "1 min 28 s", ""], ["dock · zone", "ended", "2 s", "cat #5"]])
+        self.assertEqual(most, 200)
 
 
 if __name__ == "__main__":

@@ -2,12 +2,14 @@
 
 import { byId, write, attribute, show, speak } from './dom.js';
 import { duration } from './format.js';
-import { startTheme, startScores } from './settings.js';
+import { startTheme, startSwitches } from './settings.js';
 import { History } from './history.js';
 import { followStatus, Stream } from './connection.js';
 import { Cameras } from './cameras.js';
 import { Inspector } from './inspector.js';
 import { Masks } from './masks.js';
+import { Rules } from './rules.js';
+import { Events } from './events.js';
 import { showMachine, sinkState, worst } from './machine.js';
 import { Log } from './log.js';
 import { startReload } from './reload.js';
@@ -20,19 +22,23 @@ startReload();
 const history = new History();
 const inspector = new Inspector();
 const masks = new Masks();
-const cameras = new Cameras((name, byHand) => {
+const rules = new Rules(() => cameras.redraw());
+const cameras = new Cameras(rules, (name, byHand) => {
   inspector.choose(name, byHand);
   masks.choose(name);
 });
-startScores(() => cameras.redraw());
+const events = new Events(rules, (name) => cameras.choose(name));
+startSwitches(() => cameras.redraw());
 new Log();
-const stream = new Stream(
-  (message) => {
+const stream = new Stream({
+  frame: (message) => {
     history.frame(message, performance.now());
     cameras.message(message);
   },
-  () => history.interrupted(),
-);
+  event: (event) => events.add(event),
+  opened: () => events.load(),
+  closed: () => history.interrupted(),
+});
 let daemon = null;
 let lostSince = null;
 
@@ -53,7 +59,9 @@ function arrived(status) {
   stream.now();
   history.status(status, performance.now());
   cameras.status(status, history);
-  inspector.status(status, history);
+  inspector.status(status, history, rules);
+  rules.status(status);
+  events.status(status);
   masks.status(status);
   showMachine(status, history);
   state(status);

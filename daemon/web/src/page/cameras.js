@@ -56,10 +56,12 @@ export class Cameras {
   #list = byId('cameras');
   #large = new Picture(byId('large'));
   #chosen = null;
+  #rules;
   #choose;
 
-  /** Calls `choose(name, byHand)` when another camera is chosen. */
-  constructor(choose) {
+  /** Draws `rules` on the pictures; calls `choose(name, byHand)` when another camera is chosen. */
+  constructor(rules, choose) {
+    this.#rules = rules;
     this.#choose = choose;
     const large = byId('large');
     const enlarge = byId('enlarge');
@@ -87,6 +89,7 @@ export class Cameras {
     if (!this.#tiles.has(this.#chosen)) this.#pick((cameras.find((camera) => this.#filter.passes(camera)) ?? cameras[0])?.name ?? null, false);
     const chosen = cameras.find((camera) => camera.name === this.#chosen);
     if (chosen) this.#large.show(chosen, history);
+    show(byId('zones'), this.#rules.of(this.#chosen).length > 0);
     this.#arrange();
     this.#pictures.pump();
   }
@@ -115,6 +118,11 @@ export class Cameras {
     for (const tile of this.#tiles.values()) tile.screen.draw();
   }
 
+  /** Chooses a camera, as a press on its tile does. */
+  choose(name) {
+    if (this.#tiles.has(name)) this.#pick(name, true);
+  }
+
   #pick(name, byHand) {
     this.#tiles.get(this.#chosen)?.screen.detach(this.#large.canvas);
     this.#chosen = name;
@@ -126,7 +134,7 @@ export class Cameras {
   #make(camera) {
     const choose = element('button', { type: 'button', className: 'choose name', textContent: camera.name });
     const node = element('li', { className: 'camera' }, ...pictureParts(choose));
-    const tile = { node, choose, screen: new Screen(camera.name), picture: new Picture(node) };
+    const tile = { node, choose, screen: new Screen(camera.name, this.#rules), picture: new Picture(node) };
     choose.addEventListener('click', () => this.#pick(camera.name, true));
     attribute(choose, 'aria-pressed', 'false');
     this.#tiles.set(camera.name, tile);

@@ -61,13 +61,11 @@ export class Stream {
   #socket = null;
   #retry = FIRST_RETRY_MS;
   #timer = 0;
-  #message;
-  #closed;
+  #on;
 
-  /** Calls `message(message)` for each message, and `closed()` when it misses some. */
-  constructor(message, closed) {
-    this.#message = message;
-    this.#closed = closed;
+  /** Calls `frame(message)` and `event(message)` for each message, `opened()` when events may have been missed, and `closed()`. */
+  constructor(on) {
+    this.#on = on;
     document.addEventListener('visibilitychange', () => {
       clearTimeout(this.#timer);
       if (document.hidden) this.#timer = setTimeout(() => this.#close(), HIDDEN_MS);
@@ -87,19 +85,22 @@ export class Stream {
 
   #open() {
     clearTimeout(this.#timer);
-    const socket = new WebSocket(new URL('api/v1/stream', location.href).href.replace(/^http/, 'ws'));
+    const socket = new WebSocket(new URL('api/v1/stream?messages=frames,events', location.href).href.replace(/^http/, 'ws'));
     this.#socket = socket;
     socket.onopen = () => {
       this.#retry = FIRST_RETRY_MS;
+      this.#on.opened();
     };
     socket.onmessage = (event) => {
       const message = JSON.parse(event.data);
-      if (message.camera && message.detections) this.#message(message);
+      if (message.camera && message.detections) this.#on.frame(message);
+      else if (message.event) this.#on.event(message);
+      else if (message.lost) this.#on.opened();
     };
     socket.onclose = () => {
       if (this.#socket !== socket) return;
       this.#socket = null;
-      this.#closed();
+      this.#on.closed();
       // Random, so that not all pages reconnect at once after a restart of the daemon.
       if (!document.hidden) this.#timer = setTimeout(() => this.#open(), this.#retry * (0.5 + Math.random()));
       this.#retry = Math.min(this.#retry * 2, LAST_RETRY_MS);
@@ -110,6 +111,6 @@ export class Stream {
     const socket = this.#socket;
     this.#socket = null;
     socket?.close();
-    this.#closed();
+    this.#on.closed();
   }
 }

@@ -51,12 +51,12 @@ export class Inspector {
     if (byHand) byId('large').scrollIntoView({ block: 'nearest', behavior: 'smooth' });
   }
 
-  status(status, history) {
-    this.#redraw = () => this.#draw(status, history);
+  status(status, history, rules) {
+    this.#redraw = () => this.#draw(status, history, rules.of(this.#name));
     this.#redraw();
   }
 
-  #draw(status, history) {
+  #draw(status, history, rules) {
     const camera = status.cameras.find((each) => each.name === this.#name);
     if (!camera) return;
     const [word, level] = phaseOf(camera);
@@ -74,6 +74,8 @@ export class Inspector {
     write(byId('detections-span'), span);
     detections(camera, recent);
     drops(camera);
+    for (const id of ['rules-title', 'rules']) show(byId(id), rules.length > 0);
+    facts(byId('rules'), rules.map((rule) => [rule.name, numbersOf(rule)]));
     facts(byId('facts'), rows(camera, history.tracks(camera.name)));
     links(camera.name);
   }
@@ -180,6 +182,12 @@ function rows(camera, tracks) {
     ['Watched by', camera.watchers ? plural(camera.watchers, 'client') : null],
     ['Stored pictures', camera.pictures ? count(camera.pictures.written) : null],
   ];
+}
+
+/** Returns what a line or zone has counted; a dash before its first event. */
+function numbersOf({ sides, counts, inside, visits }) {
+  if (sides) return sides.map((side, at) => `${side} ${counts[at] === undefined ? '–' : count(counts[at])}`).join(', ');
+  return visits === undefined ? '–' : `${count(inside)} inside, ${plural(visits, 'visit')}`;
 }
 
 /** Returns what the stream that people watch does. */

@@ -1,6 +1,7 @@
 // Draws masks, boxes, points, skeletons, tails, labels and attributes on a picture, in the colours of visiond's annotated pictures.
 
-import { showsScores } from './settings.js';
+import { shows } from './settings.js';
+import { middle } from './shape.js';
 
 const SHADES = [[0.85, 1], [0.55, 1], [0.95, 0.72], [0.55, 0.82], [1, 0.88]];
 /** Points with a lower score are not drawn: they are guesses about hidden parts. */
@@ -132,16 +133,73 @@ export function drawDetections(context, message, place, unit, messages = []) {
   const placed = [];
   for (const label of labels) placeLabel(context, label, place, { font, line, unit, boxes }, placed);
   // Every name has its place before a score takes room.
-  if (showsScores()) for (const label of placed) addScore(context, label, boxes, placed);
+  if (shows('scores')) for (const label of placed) addScore(context, label, boxes, placed);
   for (const label of placed) drawLabel(context, label, unit);
   drawAttributes(context, attributes ?? {}, place, { font, unit });
+}
+
+/** The colours of lines and zones, which no track has. */
+const RULE = { closed: ['#7fe9ff', [127, 233, 255]], open: ['#ff9df0', [255, 157, 240]] };
+/** The most letters of a label of a line or zone. */
+const RULE_LETTERS = 28;
+
+/** Draws a camera's lines and zones on its picture; `turn` is the camera's, `frame` the size of the turned picture. */
+export function drawRules(context, rules, turn, frame, place, unit) {
+  const [width, height] = turn.rotate % 180 ? [frame.height, frame.width] : [frame.width, frame.height];
+  const { to } = turning({ ...turn, width, height });
+  const on = ([x, y]) => to(x, y).map((part, axis) => [place.left, place.top][axis] + part * place.scale);
+  const small = context.canvas.width / unit < LABELS_FROM;
+  const font = (context.canvas.width / unit < ROOMY_FROM ? 10 : 11.5) * unit;
+  context.font = `600 ${font}px system-ui, sans-serif`;
+  context.textBaseline = 'middle';
+  const labels = [];
+  for (const { name, points, sides, counts, inside } of rules) {
+    const [css, color] = sides ? RULE.open : RULE.closed;
+    const pixels = points.map(([x, y]) => [x * width, y * height]);
+    const spots = pixels.map(on);
+    context.beginPath();
+    for (const spot of spots) context.lineTo(...spot);
+    if (!sides) context.closePath();
+    context.lineJoin = 'round';
+    context.setLineDash(sides ? [] : [7 * unit, 5 * unit]);
+    strokeWithRim(context, { line: (small ? 1.5 : 2) * unit, unit, css });
+    context.setLineDash([]);
+    if (small) continue;
+    const [pad, tall] = [4 * unit, Math.round(font * 1.5)];
+    // The middle of a label, or for a side the edge of the line that it is beside.
+    const label = (text, [x, y], [right, down] = [0, 0]) => {
+      const short = text.length > RULE_LETTERS ? `${text.slice(0, RULE_LETTERS - 1)}…` : text;
+      const wide = Math.min(context.canvas.width, context.measureText(short).width + 2 * pad);
+      const far = 5 * unit + (Math.abs(right) * wide + Math.abs(down) * tall) / 2;
+      const inside = (value, most) => Math.max(0, Math.min(value, most));
+      const left = inside(x + right * far - wide / 2, context.canvas.width - wide);
+      const each = { css, color, text: short, pad, left, top: inside(y + down * far - tall / 2, context.canvas.height - tall), width: wide, height: tall };
+      // Below those that are there already, as far as there is room.
+      while (labels.some((other) => common(each, other) > 0) && each.top + 2 * tall < context.canvas.height) each.top += tall;
+      labels.push(each);
+    };
+    if (!sides) {
+      const top = spots.reduce((a, b) => (b[1] < a[1] ? b : a));
+      label(inside === undefined ? name : `${name} ${inside}`, top, [0, 1]);
+      continue;
+    }
+    const { at, left } = middle(pixels);
+    const [[x, y], [toX, toY]] = [at, [at[0] + left[0], at[1] + left[1]]].map(on);
+    const away = [(toX - x) / place.scale, (toY - y) / place.scale];
+    sides.forEach((side, which) => label(counts[which] === undefined ? side : `${side} ${counts[which]}`, [x, y], which ? away.map((part) => -part) : away));
+    const [begin, next] = spots;
+    // Before its first point, so that the name is on no side.
+    const long = Math.hypot(begin[0] - next[0], begin[1] - next[1]) || 1;
+    label(name, begin, [(begin[0] - next[0]) / long, (begin[1] - next[1]) / long]);
+  }
+  for (const each of labels) drawLabel(context, each, unit);
 }
 
 /** Returns an attribute's value as text. */
 function attributeText({ label, score, labels, value }) {
   if (labels) return labels.map((each) => each.label).join(', ') || 'none';
   if (label === undefined) return String(value);
-  return showsScores() ? `${label} ${Math.round(score * 100)}\u202f%` : label;
+  return shows('scores') ? `${label} ${Math.round(score * 100)}\u202f%` : label;
 }
 
 /** Draws a line of the frame's attributes at the lower left, where no label of a classifier stands. */

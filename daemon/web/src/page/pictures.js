@@ -4,8 +4,9 @@
 // ones. Only a few requests run at a time, because a browser has six connections to a host and the rest of the page needs some.
 // The stream's messages are kept for a while and matched to pictures by sequence number.
 
-import { element } from './dom.js';
-import { fitting, drawDetections, turned } from './overlay.js';
+import { byId, element } from './dom.js';
+import { shows } from './settings.js';
+import { fitting, drawDetections, drawRules, turned } from './overlay.js';
 
 /** Requests for pictures at a time. */
 const SLOTS = 4;
@@ -37,9 +38,11 @@ export class Screen {
   #messages = new Map();
   #waiting = null;
   #due = false;
+  #rules;
 
-  constructor(name) {
+  constructor(name, rules) {
     this.name = name;
+    this.#rules = rules;
   }
 
   /** Shows the picture on `canvas` too. */
@@ -161,9 +164,13 @@ export class Screen {
     // A preview may have another shape than the model's frame: cameras squeeze the same view into a small stream.
     const place = fitting(canvas, width, height);
     if (bitmap) context.drawImage(bitmap, place.left, place.top, width * place.scale, height * place.scale);
+    const unit = window.devicePixelRatio || 1;
+    // While shapes are drawn on the large picture, those of the configuration would be in the way.
+    const edited = canvas.closest('#large') && !byId('masks').hidden;
+    if (shows('zones') && !edited) drawRules(context, this.#rules.of(this.name), this.#turn, { width, height }, place, unit);
     const detections = messages.flatMap((each) => each.detections);
     for (const each of messages) {
-      drawDetections(context, each, place, window.devicePixelRatio || 1, this.#messages.get(each.model.name));
+      drawDetections(context, each, place, unit, this.#messages.get(each.model.name));
     }
     canvas.dataset.sequence = String(this.#picture?.sequence ?? message?.sequence ?? '');
     canvas.dataset.boxes = String(detections.length);

@@ -1,9 +1,10 @@
-// What the user sets, and this browser remembers: the theme (the system's choice, unless the user sets another) and scores on boxes.
+// What the user sets, and this browser remembers: the theme (the system's choice, unless the user sets another) and what pictures show.
 
 import { byId, write, attribute } from './dom.js';
 
 const THEMES = ['system', 'light', 'dark'];
-const SCORES = ['on', 'off'];
+/** What can be switched on and off, by the id of its button; the first one is the default. */
+const SWITCHES = { scores: ['on', 'off'], zones: ['on', 'off'] };
 
 /** Reads or writes the stored choice; a browser that refuses storage keeps it for this visit only. */
 function kept(name, value) {
@@ -35,18 +36,21 @@ export function startTheme() {
   });
 }
 
-let scores = true;
+const on = new Set(['scores']);
 
-/** Whether labels on boxes have their score. */
-export function showsScores() {
-  return scores;
+/** Whether pictures show it: scores of boxes, or lines and zones. */
+export function shows(name) {
+  return on.has(name);
 }
 
-/** Calls `redraw()` when the user switches the scores on or off. */
-export function startScores(redraw) {
-  choice('scores', SCORES, (chosen) => {
-    scores = chosen === 'on';
-    attribute(byId('scores'), 'aria-pressed', String(scores));
-    redraw();
-  });
+/** Calls `redraw()` when the user switches something on or off. */
+export function startSwitches(redraw) {
+  for (const [name, choices] of Object.entries(SWITCHES)) {
+    choice(name, choices, (chosen) => {
+      if (chosen === 'on') on.add(name);
+      else on.delete(name);
+      attribute(byId(name), 'aria-pressed', String(shows(name)));
+      redraw();
+    });
+  }
 }

@@ -13,6 +13,18 @@ export function edges(points, closed) {
   return points.map((point, at) => [point, points[(at + 1) % points.length]]).slice(0, closed ? points.length : -1);
 }
 
+/** Returns the middle of a line, and the direction to its left for somebody who walks along it, of length 1. */
+export function middle(points) {
+  const all = edges(points, false);
+  const lengths = all.map(([a, b]) => Math.hypot(b[0] - a[0], b[1] - a[1]));
+  let rest = lengths.reduce((sum, length) => sum + length, 0) / 2;
+  let at = 0;
+  for (; at < all.length - 1 && rest > lengths[at]; at += 1) rest -= lengths[at];
+  const [a, b] = all[at] ?? [points[0], points[0]];
+  const [x, y] = [b[0] - a[0], b[1] - a[1]].map((part) => part / (lengths[at] || 1));
+  return { at: [a[0] + x * rest, a[1] + y * rest], left: [y, -x] };
+}
+
 /** On which side of the line from `a` to `b` a point is: positive, negative, or 0 on the line. */
 const side = ([a, b], [x, y]) => (b[0] - a[0]) * (y - a[1]) - (b[1] - a[1]) * (x - a[0]);
 
