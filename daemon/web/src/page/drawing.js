@@ -2,9 +2,9 @@
 //
 // A point is in fractions of the camera's own frame. The picture may be turned, so pointers and keys are turned back.
 
-import { byId, attribute, keep, drawn, path } from './dom.js';
+import { byId, write, attribute, keep, drawn, path } from './dom.js';
 import { turning } from './overlay.js';
-import { fraction, edges } from './shape.js';
+import { fraction, edges, middle } from './shape.js';
 
 const ARROWS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
 /** The circles of a point, and their radius on the screen: a finger hits the larger one. */
@@ -151,19 +151,27 @@ export class Drawing {
     // Without a place on the screen, as while it is hidden, there is no scale.
     const scale = this.#svg.getScreenCTM()?.a;
     if (!this.#turning || !scale) return;
-    const [outlines, edge, points] = this.#svg.children;
+    const [outlines, edge, sides, points] = this.#svg.children;
     const line = ({ points, kind }) => points.map((point, at) => `${at ? 'L' : 'M'}${this.#place(point).join(' ')}`).join('') + (kind.closed ? 'Z' : '');
     keep(outlines, this.#shapes.map((shape, at) => [at, shape]), ([at]) => at, () => path('', ''), (node, [, shape]) => {
       attribute(node, 'class', `${shape.kind.table}${shape === this.#shape ? ' chosen' : ''}`);
       attribute(node, 'd', line(shape));
     });
-    attribute(edge, 'd', this.#shape ? line(this.#shape) : '');
     const all = this.#shape?.points ?? [];
+    attribute(edge, 'd', this.#shape ? line(this.#shape) : '');
+    const names = this.#shape?.others.sides ?? [];
+    keep(sides, all.length > 1 ? names.slice(0, 2) : [], (side) => names.indexOf(side), () => drawn('text', {}), (node, side) => {
+      write(node, side);
+      const { at, left } = middle(all.map(([x, y]) => [x * this.#turning.sides[0], y * this.#turning.sides[1]]));
+      const far = (names.indexOf(side) ? -26 : 26) / scale;
+      const [x, y] = this.#turning.to(at[0] + left[0] * far, at[1] + left[1] * far);
+      Object.entries({ x, y, 'font-size': 13 / scale, 'stroke-width': 3 / scale }).forEach(([name, value]) => attribute(node, name, String(value)));
+    });
     const make = () => drawn('g', { role: 'button', tabindex: 0 }, ...POINT.map(([name]) => drawn('circle', { class: name })));
     keep(points, all.map((point, at) => [at, point]), ([at]) => at, make, (node, [at, point]) => {
       const [cx, cy] = this.#place(point);
       [...node.children].forEach((part, at) => Object.entries({ cx, cy, r: POINT[at][1] / scale }).forEach(([name, value]) => attribute(part, name, String(value))));
-      attribute(node, 'aria-label', `Corner ${at + 1} of ${all.length}: ${this.#where(at)}`);
+      attribute(node, 'aria-label', `${this.#shape.kind.closed ? 'Corner' : 'Point'} ${at + 1} of ${all.length}: ${this.#where(at)}`);
     });
   }
 }

@@ -1,15 +1,20 @@
-// Edits the masks of the chosen camera on its picture, and shows them as TOML for the configuration.
+// Edits the masks, lines and zones of the chosen camera on its picture, and shows them as TOML for the configuration.
 
 import { byId, element, write, attribute, show, keep, speak } from './dom.js';
 import { ask } from './connection.js';
-import { fraction, fault } from './shape.js';
+import { fault } from './shape.js';
+import { WHOLE, fractions } from './rules.js';
 import { Drawing } from './drawing.js';
 
 const SQUARE = [[0.4, 0.4], [0.6, 0.4], [0.6, 0.6], [0.4, 0.6]];
-/** What can be drawn: a table below [[camera]] with its points and its other keys, which have these defaults. */
+/** What a line or zone sees. */
+const SEEN = { classes: [], min_score: 0, anchor: 'bottom', settle: '200 ms', hold: '1 s', only_while: [], unless: [] };
+/** What can be drawn: a table below [[camera]] with its points and its other keys, which have these defaults; those in `fields` can be edited. */
 const KINDS = [
-  { table: 'privacy', title: 'Privacy mask', key: 'polygon', closed: true, least: 3, start: SQUARE, others: { fill: 'black' } },
-  { table: 'ignore', title: 'Ignore mask', key: 'polygon', closed: true, least: 3, start: SQUARE, others: { classes: [] } },
+  { table: 'privacy', title: 'Privacy mask', key: 'polygon', closed: true, least: 3, start: SQUARE, others: { fill: 'black' }, fields: { fill } },
+  { table: 'ignore', title: 'Ignore mask', key: 'polygon', closed: true, least: 3, start: SQUARE, others: { classes: [] }, fields: { classes: words } },
+  { table: 'line', title: 'Line', key: 'points', closed: false, least: 2, start: [[0.3, 0.5], [0.7, 0.5]], others: { name: '', sides: ['left', 'right'], ...SEEN }, fields: { name: names(['name']), sides: names(['left', 'right']), classes: words } },
+  { table: 'zone', title: 'Zone', key: 'polygon', closed: true, least: 3, start: SQUARE, others: { name: '', visits: true, parked: false, ...SEEN }, fields: { name: names(['name']), classes: words } },
 ];
 /** The most tables of a kind, as in the daemon. */
 const MOST = 32;
@@ -21,11 +26,26 @@ const button = (textContent, click) => {
 };
 const same = (a, b) => JSON.stringify(a) === JSON.stringify(b);
 
-const toml = (value) => (Array.isArray(value) ? `[${value.map(toml).join(', ')}]` : JSON.stringify(value));
+function toml(value) {
+  if (Array.isArray(value)) return `[${value.map(toml).join(', ')}]`;
+  if (typeof value !== 'object') return JSON.stringify(value);
+  return `{ ${Object.entries(value).map(([key, part]) => `${key} = ${toml(part)}`).join(', ')} }`;
+}
 
-function table({ kind, points, others }) {
+function table({ kind, points, others: { name, ...others } }) {
   const set = Object.entries(others).filter(([key, value]) => !same(value, kind.others[key]));
-  return [`[[camera.${kind.table}]]`, ...[[kind.key, points], ...set].map(([key, value]) => `${key} = ${toml(value)}`)].join('\n');
+  const isWhole = kind.table === 'zone' && same(points, WHOLE);
+  const all = [...(name === undefined ? [] : [['name', name]]), ...(isWhole ? [] : [[kind.key, points]]), ...set];
+  return [`[[camera.${kind.table}]]`, ...all.map(([key, value]) => `${key} = ${toml(value)}`)].join('\n');
+}
+
+/** Returns what the daemon would refuse about a mask, line or zone besides its points, or null. */
+function wrongName({ others: { name, sides = [] } }, all) {
+  if (name === undefined) return null;
+  const bad = [name, ...sides].find((word) => !/^[\w-]{1,64}$/.test(word));
+  if (bad !== undefined) return `has the name "${bad}": write 1 to 64 letters (a-z), digits, - and _`;
+  if (all.filter(({ others }) => others.name === name).length > 1) return 'has the name of another line or zone: change one';
+  return sides.length > 0 && sides[0] === sides[1] ? 'has two sides of one name: change one' : null;
 }
 
 function note(words) {
@@ -40,6 +60,8 @@ export class Masks {
   #cameras = [];
   /** What was drawn on each camera. */
   #drafts = new Map();
+  /** The cameras whose configuration has tracks. */
+  #tracks = new Set();
   /** What the configuration had when that was loaded. */
   #loaded = new Map();
   /** Counts loads and edits, so that an answer that comes late changes nothing. */
@@ -111,17 +133,21 @@ export class Masks {
     const answer = await ask('api/v1/config').catch(() => null);
     const camera = answer?.body?.camera?.find((each) => each.name === name);
     if (turn !== this.#turn || name !== this.#name) return;
-    note(camera ? '' : 'Cannot load the masks of the configuration: load them again.');
+    if (camera?.track) this.#tracks.add(name);
+    else this.#tracks.delete(name);
+    note(camera ? '' : 'Cannot load the configuration: load it again.');
     if (!camera) return;
     const read = (kind, table) => {
-      const sides = table.frame_size ?? [1, 1];
-      const others = Object.fromEntries(Object.entries(kind.others).map(([key, value]) => [key, table[key] ?? value]));
-      return { kind, points: table[kind.key].map((point) => point.map((part, axis) => fraction(part, sides[axis]))), others };
+      const { [kind.key]: points, frame_size, ...rest } = table;
+      const others = { ...kind.others, ...rest };
+      const { wrong_way } = others;
+      if (wrong_way) others.wrong_way = { ...wrong_way, direction: fractions(wrong_way.direction, table) };
+      return { kind, points: points.length > 0 ? fractions(points, table) : structuredClone(WHOLE), others };
     };
     const masks = KINDS.flatMap((kind) => (camera[kind.table] ?? []).map((table) => read(kind, table)));
     const [now, before] = [text(masks), this.#loaded.get(name)];
     if (!instead && this.#drafts.has(name) && text(this.#masks) !== before) {
-      if (now !== before) note('The configuration has other masks than when you began: load again to see them.');
+      if (now !== before) note('The configuration has changed since you began: load it again to see that.');
       return;
     }
     this.#drafts.set(name, masks);
@@ -137,6 +163,8 @@ export class Masks {
   #add(kind) {
     this.#turn += 1;
     const mask = { kind, points: kind.start.map(([...point]) => point), others: { ...kind.others } };
+    const taken = (name) => this.#masks.some(({ others }) => others.name === name);
+    for (let at = 1; mask.others.name === '' || (kind.fields.name && taken(mask.others.name)); at += 1) mask.others.name = `${kind.table}-${at}`;
     const before = (each) => KINDS.indexOf(each.kind) <= KINDS.indexOf(kind);
     this.#drafts.set(this.#name, [...this.#masks.filter(before), mask, ...this.#masks.filter((each) => !before(each))]);
     this.#choose(mask);
@@ -153,11 +181,12 @@ export class Masks {
   /** Shows everything, and says `words` unless there is a new error to say. */
   #show(words = '') {
     const masks = this.#masks;
-    write(byId('masks-title'), `Masks of ${this.#name}`);
+    write(byId('masks-title'), `Masks, lines and zones of ${this.#name}`);
+    write(byId('masks-point'), `Delete ${this.#mask?.kind.closed === false ? 'point' : 'corner'}`);
     this.#drawing.show(byId('masks').hidden ? null : masks, this.#mask);
     const named = masks.map((mask) => {
       const of = masks.filter(({ kind }) => kind === mask.kind);
-      const wrong = of.length > MOST ? `is one of ${of.length}, and a camera may have ${MOST}: delete some` : fault(mask.points, mask.kind);
+      const wrong = of.length > MOST ? `is one of ${of.length}, and a camera may have ${MOST}: delete some` : fault(mask.points, mask.kind) ?? wrongName(mask, masks);
       return { mask, name: `${mask.kind.title} ${of.indexOf(mask) + 1}`, wrong };
     });
     keep(this.#list, named, ({ name }) => name, ({ mask, name }) => this.#row(mask.kind, name), (row, { mask, wrong }) => {
@@ -172,10 +201,12 @@ export class Masks {
     const said = error === this.#error ? words : error || words;
     this.#error = error;
     if (said) speak(said);
-    const none = `# The camera ${this.#name} has no masks: remove its tables [[camera.privacy]] and [[camera.ignore]].`;
+    const none = `# The camera ${this.#name} has no masks, lines and zones: remove its tables ${KINDS.map(({ table }) => `[[camera.${table}]]`).join(', ')}.`;
+    // Lines and zones look at tracks.
+    const tracks = this.#tracks.has(this.#name) || !masks.some(({ others }) => others.name !== undefined) ? '' : '[camera.track]\n\n';
     const ready = this.#drafts.has(this.#name);
     for (const adder of this.#adders) adder.disabled = !ready;
-    byId('masks-toml').value = wrong || !ready ? '' : text(masks) || none;
+    byId('masks-toml').value = wrong || !ready ? '' : tracks + text(masks) || none;
     byId('masks-copy').disabled = !byId('masks-toml').value;
     byId('masks-point').disabled = !this.#mask;
     write(byId('masks-copy'), 'Copy');
@@ -184,7 +215,7 @@ export class Masks {
   /** Makes the row of a mask; `update()` writes its values. */
   #row(kind, name) {
     const row = element('li');
-    const fields = Object.keys(kind.others).map((key) => (key === 'fill' ? fill : words)(key, name));
+    const fields = Object.entries(kind.fields).map(([key, make]) => make(key, name));
     for (const field of fields) {
       field.node.addEventListener('input', () => {
         this.#turn += 1;
@@ -198,6 +229,19 @@ export class Masks {
     row.append(button(name, () => this.#choose(row.mask)), ...fields.map(({ node }) => node), remove, element('p', { className: 'reason' }));
     return row;
   }
+}
+
+/** Returns what makes fields for one name, or for a list of as many names as `titles`. */
+function names(titles) {
+  return (key, name) => {
+    const one = titles.length === 1;
+    const inputs = titles.map((title) => element('input', { spellcheck: false, autocomplete: 'off', maxLength: 64, placeholder: title, 'aria-label': one ? `Name of ${name.toLowerCase()}` : `Name of the ${title} side of ${name.toLowerCase()}` }));
+    return {
+      node: element('span', {}, ...inputs),
+      read: () => ({ [key]: one ? inputs[0].value : inputs.map(({ value }) => value) }),
+      write: ({ [key]: value }) => [value].flat().forEach((text, at) => inputs[at].value === text || (inputs[at].value = text)),
+    };
+  };
 }
 
 /** A field for the pixels below a privacy mask. */

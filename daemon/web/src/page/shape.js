@@ -49,14 +49,15 @@ export function fault(points, { closed, least }) {
   if (points.length < least) return `has ${points.length} points, and needs at least ${least}: add more`;
   if (points.length > MOST) return `has ${points.length} points, more than ${MOST}: delete some`;
   if (points.some((point) => point.some((part) => !(part >= 0 && part <= 1)))) return 'has a point outside the frame: move it';
+  if (!closed) return points.every((point) => point[0] === points[0][0] && point[1] === points[0][1]) ? 'needs two different points: move one' : null;
   for (const [at, point] of points.entries()) {
     const more = points.findIndex((other, place) => place > at && other[0] === point[0] && other[1] === point[1]);
     if (more > 0) return `has the same point twice, at positions ${at + 1} and ${more + 1}: move or delete one`;
   }
-  const all = edges(points, closed);
+  const all = edges(points, true);
   for (let i = 0; i < all.length; i += 1) {
     for (let j = i + 1; j < all.length; j += 1) {
-      const meets = j === i + 1 ? foldsBack(all[i], all[j]) : closed && i === 0 && j === all.length - 1 ? foldsBack(all[j], all[i]) : touches(all[i], all[j]);
+      const meets = j === i + 1 ? foldsBack(all[i], all[j]) : i === 0 && j === all.length - 1 ? foldsBack(all[j], all[i]) : touches(all[i], all[j]);
       if (meets) return `crosses or touches itself: the edge from point ${i + 1} meets the edge from point ${j + 1}`;
     }
   }
