@@ -1366,7 +1366,7 @@ occupancy = { at_least = 3, lasting = "0.1 s" }
         wait("the choice to be kept", lambda: zones.get_attribute("aria-pressed") == "false" and self.boxes(page))
         self.assertEqual(pink(), 0)
         page.locator("#cameras button", has_text="plain").click()
-        wait("no lines and zones", lambda: not zones.is_visible())
+        wait("no lines, zones and tracks", lambda: not zones.is_visible() and not page.locator("#heat").is_visible())
         self.assertFalse(page.locator("#rules-title").is_visible())
         # A reload of the configuration is enough.
         page.locator("#cameras button", has_text="bars").click()
@@ -1462,6 +1462,30 @@ occupancy = { at_least = 3, lasting = "0.1 s" }
         self.assertEqual(calls, ["kept", 3, 4], "the one that was in the answer is not counted again")
         self.assertEqual(rows, [["dock · zone", "track lost", "", ""], ["dock · zone", "now", "1 min 28 s", ""], ["dock · zone", "ended", "2 s", "cat #5"]])
         self.assertEqual(most, 200)
+
+    def test_where_objects_were_is_shown_by_time_and_not_by_frames(self):
+        found = self.modules().evaluate(
+            """async () => {
+              const { Heat } = await import('/heat.js');
+              const at = (ms, x, more) => ({ detections: [{ box: { x: x - 5, y: 80, width: 10, height: 10 }, track: { id: 1 }, ...more }], frame: { width: 640, height: 360 }, model: { name: 'a' }, monotonic_ns: ms * 1e6 });
+              const seconds = (messages) => {
+                const heat = new Heat();
+                for (const message of messages) heat.add(message);
+                return heat.grid && [...heat.grid.seconds].flatMap((time, cell) => (time > 0 ? [[cell % 64, Math.floor(cell / 64), Number(time.toFixed(6))]] : []));
+              };
+              const [fast, slow] = [10, 500].map((step) => Array.from({ length: 2000 / step + 1 }, (_, n) => at(n * step, 105)));
+              return [seconds(fast), seconds(slow), seconds([at(0, 105), at(5000, 105), at(5100, 639)]), seconds([at(0, 105, { track: null }), at(100, 105, { track: null })])];
+            }"""
+        )
+        self.assertEqual(found, [[[10, 9, 2]], [[10, 9, 2]], [[63, 9, 0.1]], None])
+        page = self.open(self.daemon(pattern("bars") + self.RULES), before=self.TEXTS)
+        wait("tracks", lambda: page.locator("#heat").is_visible())
+        drawn = lambda: any(text.startswith("Where objects were since ") for text in page.evaluate("window.texts"))
+        self.assertFalse(drawn())
+        page.locator("#heat").click()
+        wait("the heat map", drawn)
+        self.accessible(page)
+        self.picture(page, "heat")
 
     def ruled(self, tables, **how):
         """A daemon with a camera that sees the bars, and its page with the editor open."""

@@ -17,7 +17,7 @@ const STYLE: &str = include_str!("page/style.css");
 const ICON: &str = include_str!("page/icon.svg");
 
 /// The modules of the script; each imports only from modules above it.
-const MODULES: [(&str, &str); 19] = [
+const MODULES: [(&str, &str); 20] = [
     ("dom", include_str!("page/dom.js")),
     ("format", include_str!("page/format.js")),
     ("settings", include_str!("page/settings.js")),
@@ -26,6 +26,7 @@ const MODULES: [(&str, &str); 19] = [
     ("overlay", include_str!("page/overlay.js")),
     ("connection", include_str!("page/connection.js")),
     ("rules", include_str!("page/rules.js")),
+    ("heat", include_str!("page/heat.js")),
     ("pictures", include_str!("page/pictures.js")),
     ("filter", include_str!("page/filter.js")),
     ("cameras", include_str!("page/cameras.js")),

@@ -90,6 +90,7 @@ export class Cameras {
     const chosen = cameras.find((camera) => camera.name === this.#chosen);
     if (chosen) this.#large.show(chosen, history);
     show(byId('zones'), this.#rules.of(this.#chosen).length > 0);
+    show(byId('heat'), history.tracks(this.#chosen) !== null);
     this.#arrange();
     this.#pictures.pump();
   }

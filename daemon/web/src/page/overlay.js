@@ -195,6 +195,27 @@ export function drawRules(context, rules, turn, frame, place, unit) {
   for (const each of labels) drawLabel(context, each, unit);
 }
 
+/** Draws a grid of the times that objects were somewhere: red where they were longest. `since` is a text. */
+export function drawHeat(context, { columns, rows, seconds, most, since }, place, frame, unit) {
+  const grid = Object.assign(document.createElement('canvas'), { width: columns, height: rows });
+  const pixels = new ImageData(columns, rows);
+  seconds.forEach((time, at) => {
+    // The square root, so that short stays are visible.
+    const part = Math.sqrt(time / (most || 1));
+    pixels.data.set([255, 220 * (1 - part), 0, 210 * Math.min(1, part * 1.5)], at * 4);
+  });
+  grid.getContext('2d').putImageData(pixels, 0, 0);
+  context.drawImage(grid, place.left, place.top, frame.width * place.scale, frame.height * place.scale);
+  if (context.canvas.width / unit < ROOMY_FROM) return;
+  const font = 10 * unit;
+  context.font = `600 ${font}px system-ui, sans-serif`;
+  context.textBaseline = 'middle';
+  const [pad, height] = [4 * unit, Math.round(font * 1.5)];
+  const text = `Where objects were since ${since}`;
+  const width = Math.min(context.canvas.width, context.measureText(text).width + 2 * pad);
+  drawLabel(context, { css: '#000', color: [0, 0, 0], text, pad, left: context.canvas.width - place.left - width, top: context.canvas.height - place.top - height, width, height }, unit);
+}
+
 /** Returns an attribute's value as text. */
 function attributeText({ label, score, labels, value }) {
   if (labels) return labels.map((each) => each.label).join(', ') || 'none';

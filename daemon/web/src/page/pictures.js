@@ -6,7 +6,8 @@
 
 import { byId, element } from './dom.js';
 import { shows } from './settings.js';
-import { fitting, drawDetections, drawRules, turned } from './overlay.js';
+import { fitting, drawDetections, drawRules, drawHeat, turned } from './overlay.js';
+import { Heat } from './heat.js';
 
 /** Requests for pictures at a time. */
 const SLOTS = 4;
@@ -39,6 +40,7 @@ export class Screen {
   #waiting = null;
   #due = false;
   #rules;
+  #heat = new Heat();
 
   constructor(name, rules) {
     this.name = name;
@@ -85,6 +87,7 @@ export class Screen {
     const messages = this.#messages.get(message.model.name) ?? [];
     this.#messages.set(message.model.name, messages);
     messages.push(turned(message, this.#turn));
+    this.#heat.add(messages.at(-1));
     if (messages.length > MOST_MESSAGES) messages.shift();
     if (this.#waiting && message.sequence >= this.#waiting.sequence) this.#take();
     // Without a picture, the boxes are drawn alone. Another model's may come after its picture is shown.
@@ -102,6 +105,7 @@ export class Screen {
 
   /** Forgets the messages, because a restarted daemon counts from 0. */
   forget() {
+    this.#heat.clear();
     this.#messages.clear();
   }
 
@@ -165,6 +169,7 @@ export class Screen {
     const place = fitting(canvas, width, height);
     if (bitmap) context.drawImage(bitmap, place.left, place.top, width * place.scale, height * place.scale);
     const unit = window.devicePixelRatio || 1;
+    if (shows('heat') && this.#heat.grid) drawHeat(context, this.#heat.grid, place, { width, height }, unit);
     // While shapes are drawn on the large picture, those of the configuration would be in the way.
     const edited = canvas.closest('#large') && !byId('masks').hidden;
     if (shows('zones') && !edited) drawRules(context, this.#rules.of(this.name), this.#turn, { width, height }, place, unit);

@@ -4,7 +4,7 @@ import { byId, write, attribute } from './dom.js';
 
 const THEMES = ['system', 'light', 'dark'];
 /** What can be switched on and off, by the id of its button; the first one is the default. */
-const SWITCHES = { scores: ['on', 'off'], zones: ['on', 'off'] };
+const SWITCHES = { scores: ['on', 'off'], zones: ['on', 'off'], heat: ['off', 'on'] };
 
 /** Reads or writes the stored choice; a browser that refuses storage keeps it for this visit only. */
 function kept(name, value) {
@@ -38,7 +38,7 @@ export function startTheme() {
 
 const on = new Set(['scores']);
 
-/** Whether pictures show it: scores of boxes, or lines and zones. */
+/** Whether pictures show it: scores of boxes, lines and zones, or where objects were. */
 export function shows(name) {
   return on.has(name);
 }

@@ -316,7 +316,7 @@ fn the_newest_events_are_answered_by_camera_and_kind() {
             totals,
             ..EventMessage::default()
         };
-        daemon.service.live().messages().publish(&Arc::new(Published::of_event(event)));
+        daemon.service.live().messages().publish(&Arc::new(Published::of_event(Arc::new(event), None)));
     }
     let get = |query: &str| {
         let answer = daemon.get(&format!("/api/v1/events{query}")).json();
