@@ -177,6 +177,12 @@ impl Scene {
         true
     }
 
+    /// Returns how long frames may be missing until every event would end with the next one.
+    pub fn longest_gap(&self) -> Duration {
+        let gap = |rule: &Rule| if rule.parked { rule.hold.max(PARKED_UNSEEN) } else { rule.hold };
+        self.runners.iter().map(|runner| gap(&runner.rule)).max().unwrap_or_default()
+    }
+
     /// Returns each rule's name and totals.
     pub fn counters(&self) -> impl Iterator<Item = (&Arc<str>, Counters)> {
         self.runners.iter().map(|runner| (&runner.rule.name, runner.counters))

@@ -414,15 +414,25 @@ impl Camera {
             let limit = if error.is_absent() { self.retry_policy.absent_limit } else { self.retry_policy.limit };
             let pause = retry.backoff.pause_within(limit);
             self.log_error(error, retry, &format!("; trying again in {:.1} s", pause.as_secs_f64()));
+            self.miss_frames(retry);
             return CameraState::Waiting { pause };
         }
         self.metrics.enter(Phase::Failed);
         self.log_error(error, retry, "");
+        self.miss_frames(retry);
         if !self.open.is_device() {
             self.active_cameras.leave();
             retry.settled = true;
         }
         CameraState::Failed
+    }
+
+    /// Ends the events of the camera if it has been away for so long that its next frame would end them.
+    fn miss_frames(&self, retry: &RetryState) {
+        let Some((away, slot)) = retry.away.zip(self.slots.first()) else { return };
+        if let Some(collector) = slot.mailbox.camera(slot.number) {
+            collector.miss_frames(self.elapsed(away));
+        }
     }
 
     fn wait(&mut self, pause: Duration, retry: &mut RetryState) -> CameraState {

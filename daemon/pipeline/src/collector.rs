@@ -191,6 +191,13 @@ impl Collector {
         }
     }
 
+    /// Notes that the camera has sent no frame for so long. Waits for nothing: a lane that has a frame of it knows better.
+    pub fn miss_frames(&self, away: Duration) {
+        if let Some(mut tracks) = self.tracking.as_ref().and_then(|(_, tracks)| tracks.try_lock()) {
+            tracks.miss_frames(away, &self.metrics, &self.outlet);
+        }
+    }
+
     /// Returns the message of a result with these tracks, whose postprocessing began at `start`. Waits for nothing.
     pub fn join(&self, result: &LaneResult<'_>, reports: &[Option<TrackReport>], start: Instant) -> Message {
         let smooth = self.tracking.as_ref().is_some_and(|(settings, _)| settings.smooth);

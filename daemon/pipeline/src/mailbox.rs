@@ -153,6 +153,11 @@ impl<C: Clone, T> Mailbox<C, T> {
         slot.item
     }
 
+    /// Returns the data that the lane gets with a camera's frames; `None` if the camera has been removed.
+    pub fn camera(&self, number: usize) -> Option<C> {
+        self.state.lock().slot(number).map(|slot| slot.camera.clone())
+    }
+
     /// Replaces the data that the lane gets with the camera's frames.
     pub fn relabel(&self, number: usize, camera: C) {
         if let Some(slot) = self.state.lock().slot(number) {

@@ -200,6 +200,15 @@ impl CameraRules {
         self.scene = None;
     }
 
+    /// Ends all events if the camera has sent no frame for so long that the next one would end them; returns whether it did.
+    pub fn miss_frames(&mut self, away: Duration, labels: &[Arc<str>], to: (&Arc<str>, &Outlet)) -> bool {
+        let Some(scene) = self.scene.as_mut().filter(|scene| away > scene.longest_gap()) else { return false };
+        scene.finish(EndReason::FramesMissing, &mut self.events);
+        self.objects.clear();
+        self.publish(labels, to);
+        true
+    }
+
     /// Returns the name of each rule among the camera's, and its totals. Allocates nothing.
     pub fn counts(&self) -> impl Iterator<Item = (&Arc<str>, RuleCounts)> {
         let counts = |Counters { begun, crossed_to, taken, inside, under_way, .. }: Counters| RuleCounts {

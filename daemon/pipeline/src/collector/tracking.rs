@@ -186,6 +186,13 @@ impl CameraTracks {
         metrics.end_events();
     }
 
+    /// Ends the events of all lines and zones if the camera has been away for so long that its next frame would end them.
+    pub fn miss_frames(&mut self, away: Duration, metrics: &CameraMetrics, outlet: &Outlet) {
+        if self.rules.miss_frames(away, &self.labels, (&metrics.name, outlet)) {
+            metrics.end_events();
+        }
+    }
+
     /// Starts a new tracker if the model has other classes, and warns about classes in the settings that it does not have.
     fn take_model(&mut self, settings: &TrackSettings, model: &ModelFacts) {
         self.model = Arc::clone(&model.message);

@@ -263,6 +263,34 @@ fn a_car_that_is_taken_away_counts_unless_an_owner_is_near() {
 }
 
 #[test]
+fn events_end_while_the_camera_is_away_for_longer_than_their_rules_wait() {
+    let mut walk = Walk::new();
+    let parked = {
+        let mut parked = rule("parked", Kind::Zone, &[]);
+        parked.rule.parked = true;
+        parked
+    };
+    let (quick, slow): (Arc<[_]>, Arc<[_]>) =
+        (Arc::new([rule("here", Kind::Zone, &[])]), Arc::new([rule("here", Kind::Zone, &[]), parked]));
+    let miss = |walk: &mut Walk, seconds| {
+        let (labels, door) = (walk.model.labels.clone(), "door".into());
+        walk.rules.miss_frames(Duration::from_secs(seconds), &labels, (&door, &walk.outlet))
+    };
+    walk.walk(5, &quick);
+    assert_eq!(walk.told(), ["here zone Begin"]);
+    assert!(!miss(&mut walk, 1) && walk.told().is_empty(), "not longer than `hold`");
+    assert!(miss(&mut walk, 2));
+    assert_eq!(walk.told(), ["here zone End frames_missing"]);
+    miss(&mut walk, 3);
+    assert!(walk.told().is_empty(), "it ends once");
+    walk.walk(5, &slow);
+    assert_eq!(walk.told(), ["here zone Begin", "parked zone Begin"]);
+    assert!(!miss(&mut walk, 59), "what is parked may be found again for a minute");
+    assert!(miss(&mut walk, 61));
+    assert_eq!(walk.told(), ["here zone End frames_missing", "parked zone End frames_missing"]);
+}
+
+#[test]
 fn a_frame_with_old_rules_does_not_keep_the_new_ones_from_the_next() {
     let mut walk = Walk::new();
     let old: Arc<[_]> = Arc::new([rule("here", Kind::Zone, &[]), rule("stays", Kind::Zone, &[])]);
