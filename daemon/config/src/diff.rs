@@ -124,10 +124,14 @@ impl ConfigDiff {
         let drawn = |(camera, _): &&(&CameraConfig, _)| camera.annotate.is_some();
         let (drawn_before, drawn_after) = (before.iter().filter(drawn), after.iter().filter(drawn));
         changes.pictures = compare(drawn_before, drawn_after, name, |(a, _), (b, _)| a.annotate == b.annotate);
+        let same_time_zone = device.time_zone == new.device.time_zone;
         let tracked = |(camera, _): &&(&CameraConfig, _)| camera.track.is_some();
         let (tracked_before, tracked_after) = (before.iter().filter(tracked), after.iter().filter(tracked));
         changes.tracks = compare(tracked_before, tracked_after, name, |(a, _), (b, _)| {
-            (&a.track, a.smooth, &a.ground, &a.line, &a.zone) == (&b.track, b.smooth, &b.ground, &b.line, &b.zone)
+            let same_times = same_time_zone || !a.has_times();
+            same_times
+                && (&a.track, a.smooth, &a.ground, &a.line, &a.zone)
+                    == (&b.track, b.smooth, &b.ground, &b.line, &b.zone)
         });
         let ignores = |(camera, _): &&(&CameraConfig, _)| !camera.ignore.is_empty();
         let (before, after) = (before.iter().filter(ignores), after.iter().filter(ignores));
@@ -218,7 +222,7 @@ impl fmt::Display for ConfigDiff {
 
 /// Copies the settings that need a restart from `old`, the running configuration, to `new`.
 pub fn keep_until_restart(old: &Config, new: &mut Config) {
-    new.device = old.device.clone();
+    new.device.name = old.device.name.clone();
     new.events = old.events.clone();
 }
 
@@ -549,6 +553,21 @@ mod tests {
         keep_until_restart(&old, &mut new);
         assert_eq!(ConfigDiff::between(&new, &other).restart_needed, needed);
         assert_eq!(ConfigDiff::between(&new, &old), ConfigDiff::default());
+    }
+
+    #[test]
+    fn another_time_zone_applies_to_lines_and_zones_with_times() {
+        for (zone, wanted) in
+            [("name = \"z\"\nreset = \"00:00\"", "tracks of camera c changed"), ("name = \"z\"", "nothing has changed")]
+        {
+            let camera = format!(
+                "{BASE}[[camera]]\nname = \"c\"\nmodel = \"objects\"\nsource.type = \"pattern\"\ntrack = {{}}\n[[camera.zone]]\n{zone}\n"
+            );
+            let old = config(&camera);
+            let mut new = config(&format!("[device]\ntime_zone = \"UTC\"\n{camera}"));
+            keep_until_restart(&old, &mut new);
+            assert_eq!(ConfigDiff::between(&old, &new).to_string(), wanted);
+        }
     }
 
     #[test]

@@ -23,9 +23,9 @@ pub use network::{
 };
 pub use plain::{
     Words, choice, duration, duration_or_zero, flag, fraction, mode, one_of_with_hints, parse_word, real, size,
-    size_or_zero, whole, word, word_of,
+    size_or_zero, time_of_day, whole, word, word_of,
 };
-pub use text::{command_line, credential, is_url, location, name, path, program, text};
+pub use text::{command_line, credential, is_url, location, name, path, program, text, time_zone};
 
 /// Why a value is rejected.
 enum Refusal {

@@ -1313,6 +1313,20 @@ fn lines_and_zones_that_cannot_work_are_reported() {
         (line("points = [[0, 0], [1, 1]]\nunless = [\"l\"]"), "no zone of the camera reports \"l\""),
         (zone("z", "left_behind = { classes = [\"bag\"] }\ntaken_away = { classes = [\"bag\"], owners = [] }"), ""),
         (
+            zone(
+                "z",
+                "active = [{ days = [\"sat\", \"sun\"] }, { from = \"22:00\", to = \"06:00\" }]\nreset = \"00:00\"",
+            ),
+            "",
+        ),
+        (zone("z", "active = [{ from = \"06:00\", to = \"06:00\" }]"), "`from` and `to` are the same"),
+        (
+            zone("z", "active = [{ from = \"24:00\" }]"),
+            "must be a time of day from \"00:00\" to \"23:59\", not \"24:00\"",
+        ),
+        (zone("z", "reset = 06:00:00"), "not a date: write it in quotes"),
+        (zone("z", "reset = \"6:00\""), "must be a time of day from"),
+        (
             zone("z", "left_behind = { classes = [] }"),
             "`left_behind` sees no object: write the classes of what may be left behind",
         ),
@@ -1368,4 +1382,13 @@ fn lines_and_zones_that_cannot_work_are_reported() {
         "{MODEL}[[camera]]\nname = \"c\"\nsource.type = \"pattern\"\n[[sink]]\ntype = \"stdout\"\nmessages = []\n"
     );
     assert!(sentences(&nothing)[0].contains("this sink sends nothing"));
+}
+
+#[test]
+fn a_time_zone_that_this_machine_does_not_have_is_reported() {
+    // Without `tzdata`, UTC is known as well.
+    let known = Config::parse(&format!("[device]\ntime_zone = \"utc\"\n{MODEL}"), Path::new("v.toml")).unwrap();
+    assert_eq!(known.device.time_zone, Some(jiff::tz::TimeZone::UTC));
+    let found = sentences(&format!("[device]\ntime_zone = \"Europe/Atlantis\"\n{MODEL}"));
+    assert!(found.len() == 1 && found[0].contains("`device.time_zone` "), "{found:?}");
 }

@@ -65,7 +65,7 @@ pub use sink::*;
 section! {
     /// The configuration file.
     pub struct Config {
-        /// The name of this machine for brokers.
+        /// This machine: its name for brokers, and its time zone.
         device: DeviceConfig as table() => part,
         /// What the daemon logs, and where.
         log: LogConfig as table() => part,

@@ -79,7 +79,7 @@ pub struct Event {
     pub reason: Option<EndReason>,
 }
 
-/// Totals of a rule since it was added or changed, which never go down, and `inside` and `under_way`, which are of now.
+/// Totals of a rule since it was added, changed or [set](crate::Scene::set_totals), and `inside` and `under_way`, which are of now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counters {
     /// Events that began; for a zone, those that entered.

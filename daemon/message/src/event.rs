@@ -124,7 +124,7 @@ pub struct EventTotals {
     pub inside: Option<u32>,
 }
 
-/// All totals of a rule since it was added. They never go down, except when they are reset.
+/// All totals of a rule since it was added. They go down only when they are reset.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct RuleTotals {
     /// Events that began.
@@ -137,6 +137,9 @@ pub struct RuleTotals {
     /// Crossings to each side of a line.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub crossed_to: BTreeMap<Arc<str>, u64>,
+    /// The day that they are of, if they are reset: days since 1970, in local time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub day: Option<i64>,
 }
 
 impl RuleTotals {
@@ -149,7 +152,7 @@ impl RuleTotals {
             *known = (*known).max(*crossed);
         }
         let (begun, ended) = (self.begun.max(other.begun), self.ended.max(other.ended));
-        Self { begun, ended, taken: self.taken.max(other.taken), crossed_to }
+        Self { begun, ended, taken: self.taken.max(other.taken), crossed_to, day: self.day.max(other.day) }
     }
 }
 

@@ -15,6 +15,7 @@ mod message;
 mod publish_gate;
 mod rounding;
 mod rules;
+mod schedule;
 mod selection;
 mod tracking;
 
@@ -40,6 +41,7 @@ pub use self::joiner::{FrameTicket, Joiner, Ticket};
 pub use self::message::message_of;
 pub use self::publish_gate::{Passing, PublishGate};
 pub use self::rules::{PART, RuleSettings};
+pub use self::schedule::{ActiveTime, Schedule};
 pub use self::selection::Selection;
 pub use self::tracking::{CameraTracks, FrameTracks, TrackBuffers, TrackSettings};
 use crate::frame_rate::FrameRate;

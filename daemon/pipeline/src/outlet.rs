@@ -18,6 +18,8 @@ pub trait EventOutlet: Send + Sync {
     fn publish(&self, event: EventMessage, totals: Option<RuleTotals>);
     /// Returns the last totals of a camera's rule.
     fn totals(&self, camera: &str, rule: &str, kind: &str) -> RuleTotals;
+    /// Sets the totals of a camera's rule, because they are reset.
+    fn set_totals(&self, camera: &str, rule: &str, kind: &str, totals: RuleTotals);
 }
 
 /// A test's function, which gets the events alone.
@@ -30,6 +32,8 @@ impl<F: Fn(EventMessage) + Send + Sync> EventOutlet for F {
     fn totals(&self, _: &str, _: &str, _: &str) -> RuleTotals {
         RuleTotals::default()
     }
+
+    fn set_totals(&self, _: &str, _: &str, _: &str, _: RuleTotals) {}
 }
 
 /// Where the messages of all cameras go.

@@ -268,7 +268,7 @@ impl PreparedConfig {
             score: *score,
             classes: classes.clone(),
             smooth,
-            rules: rules_of(camera),
+            rules: rules_of(camera, config.device.time_zone.as_ref()),
         });
         let ignored = camera.ignore.iter().map(|ignore| {
             let polygon = ignore.area().map_err(area)?;

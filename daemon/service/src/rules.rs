@@ -3,21 +3,25 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use jiff::tz::TimeZone;
 use visiond_config::types::{
-    Anchor, BelongingConfig, CameraConfig, GroundConfig, LineConfig, OccupancyConfig, SpeedConfig, StoppedConfig,
-    WrongWayConfig, ZoneConfig,
+    ActiveConfig, Anchor, BelongingConfig, CameraConfig, GroundConfig, LineConfig, OccupancyConfig, SpeedConfig,
+    StoppedConfig, WrongWayConfig, ZoneConfig,
 };
 use visiond_events::{Belonging, Filter, Kind, Rule};
-use visiond_pipeline::collector::{PART, RuleSettings};
+use visiond_pipeline::collector::{ActiveTime, PART, RuleSettings, Schedule};
 
-/// Returns the rules of a camera's lines and zones.
-pub fn rules_of(camera: &CameraConfig) -> Arc<[RuleSettings]> {
-    let lines = camera.line.iter().map(rule_of_line);
+/// Returns the rules of a camera's lines and zones, whose times are of `time_zone`, otherwise of the system's.
+pub fn rules_of(camera: &CameraConfig, time_zone: Option<&TimeZone>) -> Arc<[RuleSettings]> {
+    let schedule = |active: &[ActiveConfig], reset| schedule(active, reset, time_zone);
+    let lines = camera.line.iter().map(|line| rule_of_line(line, schedule(&line.active, line.reset)));
     let ground = camera.ground.as_ref().and_then(plane);
-    lines.chain(camera.zone.iter().flat_map(|zone| rules_of_zone(zone, ground))).collect()
+    lines
+        .chain(camera.zone.iter().flat_map(|zone| rules_of_zone(zone, ground, schedule(&zone.active, zone.reset))))
+        .collect()
 }
 
-fn rule_of_line(line: &LineConfig) -> RuleSettings {
+fn rule_of_line(line: &LineConfig, schedule: Option<Schedule>) -> RuleSettings {
     let LineConfig { name, points, frame_size, sides, settle, hold, only_while, unless, .. } = line;
     let side = |index: usize| sides.get(index).map_or_else(|| "".into(), |side| side.as_str().into());
     let kind = Kind::Line { points: in_fractions(points, *frame_size), sides: [side(0), side(1)] };
@@ -30,11 +34,11 @@ fn rule_of_line(line: &LineConfig) -> RuleSettings {
         unless: names(unless),
         ..Rule::new(name, kind)
     };
-    RuleSettings { rule, classes: line.classes.clone(), owners: Vec::new() }
+    RuleSettings { rule, classes: line.classes.clone(), owners: Vec::new(), schedule }
 }
 
 /// Returns a rule for each thing that is reported about the zone.
-fn rules_of_zone(zone: &ZoneConfig, ground: Option<Plane>) -> Vec<RuleSettings> {
+fn rules_of_zone(zone: &ZoneConfig, ground: Option<Plane>, schedule: Option<Schedule>) -> Vec<RuleSettings> {
     let direction = |wrong_way: &WrongWayConfig| match &*in_fractions(&wrong_way.direction, zone.frame_size) {
         [from, to, ..] => [to[0] - from[0], to[1] - from[1]],
         _ => [0.0; 2],
@@ -81,13 +85,27 @@ fn rules_of_zone(zone: &ZoneConfig, ground: Option<Plane>) -> Vec<RuleSettings> 
             unless: names(&zone.unless),
             ..Rule::new(&name, kind)
         };
-        RuleSettings { rule, classes: classes.clone(), owners }
+        RuleSettings { rule, classes: classes.clone(), owners, schedule: schedule.clone() }
     };
     kinds.into_iter().flatten().map(rule).collect()
 }
 
 /// How long a track may be outside of a zone before its loitering begins again, unless the time of loitering is longer.
 const LOITERING_AWAY: Duration = Duration::from_secs(60);
+
+/// Returns when a line or zone is active, and when its totals begin again; `None` if it is always active and counts on.
+fn schedule(active: &[ActiveConfig], reset: Option<u16>, time_zone: Option<&TimeZone>) -> Option<Schedule> {
+    if active.is_empty() && reset.is_none() {
+        return None;
+    }
+    let times = |&ActiveConfig { ref days, from, to }: &ActiveConfig| {
+        let mut begins_on = [days.is_empty(); 7];
+        days.iter().for_each(|day| begins_on[*day as usize] = true);
+        ActiveTime { days: begins_on, from, to }
+    };
+    let active = active.iter().map(times).collect();
+    Some(Schedule { active, reset, time_zone: time_zone.cloned().unwrap_or_else(TimeZone::system) })
+}
 
 /// Returns an object and its owner, without the numbers of the owners' classes.
 fn belonging(&BelongingConfig { time, distance, near, .. }: &BelongingConfig) -> Belonging {

@@ -315,6 +315,10 @@ impl EventOutlet for Events {
     fn totals(&self, camera: &str, rule: &str, kind: &str) -> RuleTotals {
         self.0.totals(camera, rule, kind)
     }
+
+    fn set_totals(&self, camera: &str, rule: &str, kind: &str, totals: RuleTotals) {
+        self.0.set_totals(camera, rule, kind, totals);
+    }
 }
 
 /// Opens the ledger's folder if the configuration has lines or zones, and forgets the totals of those that it does not have.

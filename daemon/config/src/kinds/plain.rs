@@ -82,6 +82,23 @@ pub fn duration_or_zero(range: RangeInclusive<Duration>) -> KeyKind<Duration> {
     quantity("a duration", range, true, format_duration, parse_duration, DURATION_UNITS)
 }
 
+/// Returns the kind of local times of the day, as minutes from midnight to `last`.
+pub fn time_of_day(last: u16) -> KeyKind<u16> {
+    let text = |minute: &u16| quote(&format!("{:02}:{:02}", minute / 60, minute % 60));
+    let description = format!("a time of day from \"00:00\" to {}", text(&last));
+    value(description, text, move |item, _| {
+        let part = |digits: &str| digits.parse().ok().filter(|_: &u16| digits.len() == 2);
+        let minute = item.get_ref().as_str().and_then(|text| text.split_once(':')).and_then(|(hour, minute)| {
+            let minute = part(minute).filter(|minute| *minute < 60)?;
+            Some(part(hour)? * 60 + minute)
+        });
+        minute.filter(|minute| *minute <= last).ok_or_else(|| match item.get_ref() {
+            DeValue::Datetime(_) => ": write it in quotes".into(),
+            _ => "".into(),
+        })
+    })
+}
+
 /// Returns the kind of sizes in `range`.
 pub fn size<T: TryFrom<u64> + TryInto<u64> + Quantity>(range: RangeInclusive<T>) -> KeyKind<T> {
     quantity("a size", range, false, format_bytes, parse_bytes, SIZE_UNITS)

@@ -2,6 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
+use jiff::tz::{TimeZone, db};
+use visiond_ground::nearest::nearest;
+
 use super::{Refusal, bracketed, filled, quote, show, string, value};
 use crate::schema::KeyKind;
 
@@ -26,6 +29,26 @@ pub fn name() -> KeyKind<String> {
         let proposal: String = text.chars().map(|c| if in_name(c) { c } else { '-' }).collect();
         let proposal = Some(proposal.trim_matches('-')).filter(|proposal| is_name(proposal));
         Err(proposal.map_or(String::new(), |proposal| format!(": write {}", quote(proposal))).into())
+    })
+}
+
+/// Returns the kind of time zones of this machine.
+pub fn time_zone() -> KeyKind<TimeZone> {
+    let text = |zone: &TimeZone| quote(zone.iana_name().unwrap_or("UTC"));
+    value("the name of a time zone, such as \"Europe/Berlin\"", text, |item, _| {
+        let name = filled(item)?;
+        TimeZone::get(name).map_err(|_| {
+            let names: Vec<_> = db().available().map(|name| name.to_string()).collect();
+            // Without its data, jiff knows UTC alone.
+            if names.len() <= 1 {
+                let sentence = "is not known, because this machine has no time zones: install the package `tzdata`, or remove this key";
+                return Refusal::Sentence(sentence.to_owned());
+            }
+            match nearest(name, names.iter().map(String::as_str)) {
+                Some(near) => format!(": did you mean {}?", quote(near)).into(),
+                None => ": see the folders of /usr/share/zoneinfo".into(),
+            }
+        })
     })
 }
 

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use jiff::tz::TimeZone;
 use proptest::collection::{btree_map, vec};
 use proptest::option::of;
 use proptest::prelude::*;
@@ -267,14 +268,21 @@ prop_compose! {
     fn line()(
         (points, frame_size) in polygon(), classes in vec(text(), 0..3), min_score in fraction(), min_size in of(1_u32..=100),
         max_size in of(100_u32..=16_384), anchor in anchor(), settle in prop_oneof![Just(Duration::ZERO), duration(1, 3_600_000)],
-        hold in duration(10, 3_600_000),
+        hold in duration(10, 3_600_000), reset in of(0..1440_u16), active in vec(active(), 0..3),
     ) -> LineConfig {
         let sides = vec!["in".to_owned(), "out".to_owned()];
         let (only_while, unless) = (Vec::new(), Vec::new());
         LineConfig {
-            name: String::new(), points, frame_size, sides, classes, min_score, min_size, max_size, anchor, settle, hold, only_while, unless,
+            name: String::new(), points, frame_size, sides, classes, min_score, min_size, max_size, anchor, settle, hold, only_while, unless, reset,
+            active,
         }
     }
+}
+
+fn active() -> impl Strategy<Value = ActiveConfig> {
+    (vec(word(), 0..3), 0..1440_u16, 0..=1440_u16)
+        .prop_filter("no duration", |(_, from, to)| from != to)
+        .prop_map(|(days, from, to)| ActiveConfig { days, from, to })
 }
 
 prop_compose! {
@@ -314,8 +322,8 @@ prop_compose! {
         shape in of(polygon()), reports in reports(), seen in line(), parked: bool,
     ) -> ZoneConfig {
         let (polygon, frame_size) = shape.unwrap_or_default();
-        let LineConfig { classes, min_score, min_size, max_size, anchor, settle, hold, .. } = seen;
-        ZoneConfig { polygon, frame_size, classes, min_score, min_size, max_size, anchor, settle, hold, parked, ..reports }
+        let LineConfig { classes, min_score, min_size, max_size, anchor, settle, hold, reset, active, .. } = seen;
+        ZoneConfig { polygon, frame_size, classes, min_score, min_size, max_size, anchor, settle, hold, parked, reset, active, ..reports }
     }
 }
 
@@ -503,7 +511,8 @@ prop_compose! {
 
 prop_compose! {
     fn config()(
-        device in of(select(vec!["gate-7".to_owned(), "x".to_owned()])).prop_map(|name| DeviceConfig { name }),
+        device in (of(select(vec!["gate-7".to_owned(), "x".to_owned()])), of(Just(TimeZone::UTC)))
+            .prop_map(|(name, time_zone)| DeviceConfig { name, time_zone }),
         log in (word(), word()).prop_map(|(level, target)| LogConfig { level, target }),
         engine in engine(),
         buffers in (word(), of(3..=32_usize), 1..=1_u64 << 28, (1_u64 << 20)..=1 << 40).prop_map(|(memory, count, max_pixels, max_picture_bytes)| BufferConfig { memory, count, max_pixels, max_picture_bytes }),

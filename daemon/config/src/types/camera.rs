@@ -82,6 +82,12 @@ section! {
 pub const MAX_AREAS: usize = 32;
 
 impl CameraConfig {
+    /// Returns whether a line or zone depends on the local time.
+    pub fn has_times(&self) -> bool {
+        self.line.iter().any(|line| line.reset.is_some() || !line.active.is_empty())
+            || self.zone.iter().any(|zone| zone.reset.is_some() || !zone.active.is_empty())
+    }
+
     /// Returns how models see the camera's frames, unless their tables say otherwise.
     pub fn view(&self) -> ViewSpec {
         let turned = Orientation::UPRIGHT.turned(self.rotate.unwrap_or(0) / 90);

@@ -1,6 +1,8 @@
-//! `[device]`: the name of this machine.
+//! `[device]`: this machine's name and time zone.
 
-use crate::kinds::name;
+use jiff::tz::TimeZone;
+
+use crate::kinds::{name, time_zone};
 use crate::table_macros::section;
 
 section! {
@@ -8,6 +10,8 @@ section! {
     pub struct DeviceConfig {
         /// Name of this machine in topics and subjects. Without it, the host name, with `-` for each invalid character.
         name: Option<String> as name() => optional(r#""gate-7""#),
+        /// Time zone of the keys `active` and `reset` of lines and zones. Without it, the system's.
+        time_zone: Option<TimeZone> as time_zone() => optional(r#""UTC""#),
     }
 }
 
@@ -31,7 +35,7 @@ mod tests {
 
     #[test]
     fn a_device_has_the_name_that_it_is_given_or_its_hosts() {
-        let named = DeviceConfig { name: Some("gate-7".to_owned()) };
+        let named = DeviceConfig { name: Some("gate-7".to_owned()), ..DeviceConfig::default() };
         assert_eq!(named.resolved(), "gate-7");
         let host = DeviceConfig::default().resolved();
         assert!(!host.is_empty() && host.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_'), "{host}");

@@ -6,10 +6,15 @@ use visiond_kernels::frame::MAX_SIDE;
 
 use super::{HOUR, MS, SECOND};
 use crate::kinds::{
-    Words, duration, duration_or_zero, flag, fraction, frame_size, list, metres, name, points, real, text, whole, word,
+    Words, duration, duration_or_zero, flag, fraction, frame_size, list, metres, name, points, real, text, time_of_day,
+    whole, word,
 };
 use crate::table_macros::section;
-use crate::tables::table;
+use crate::tables::{table, tables};
+
+/// The minutes of a day that are the last and the end.
+const LAST_MINUTE: u16 = MIDNIGHT - 1;
+const MIDNIGHT: u16 = 24 * 60;
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
@@ -43,6 +48,10 @@ section! {
         only_while: Vec<String> as list(text()) => default(Vec::new()),
         /// Count only while none of these zones has an event under way.
         unless: Vec<String> as list(text()) => default(Vec::new()),
+        /// The local time of the day at which its totals begin again at 0.
+        reset: Option<u16> as time_of_day(LAST_MINUTE) => optional(r#""00:00""#),
+        /// A time of the week at which it counts. There may be several. Without it, always.
+        active: Vec<ActiveConfig> as tables() => part,
     }
 }
 
@@ -96,6 +105,22 @@ section! {
         only_while: Vec<String> as list(text()) => default(Vec::new()),
         /// Report only while none of these zones has an event under way.
         unless: Vec<String> as list(text()) => default(Vec::new()),
+        /// The local time of the day at which its totals begin again at 0.
+        reset: Option<u16> as time_of_day(LAST_MINUTE) => optional(r#""00:00""#),
+        /// A time of the week at which it reports. There may be several. Without it, always.
+        active: Vec<ActiveConfig> as tables() => part,
+    }
+}
+
+section! {
+    /// A time of the week, by the local clock.
+    pub struct ActiveConfig {
+        /// The days on which it begins; empty: every day.
+        days: Vec<Weekday> as list(word()) => default(Vec::new()),
+        /// When it begins.
+        from: u16 as time_of_day(LAST_MINUTE) => default(0),
+        /// When it is over: on the next day, if that is earlier than `from`.
+        to: u16 as time_of_day(MIDNIGHT) => default(MIDNIGHT),
     }
 }
 
@@ -171,6 +196,28 @@ section! {
         metres: Vec<[f64; 2]> as metres() => required("[[0, 20], [7, 20], [7, 0], [0, 0]]"),
     }
 }
+
+/// A day of the week.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Weekday {
+    /// Monday.
+    Monday,
+    /// Tuesday.
+    Tuesday,
+    /// Wednesday.
+    Wednesday,
+    /// Thursday.
+    Thursday,
+    /// Friday.
+    Friday,
+    /// Saturday.
+    Saturday,
+    /// Sunday.
+    Sunday,
+}
+
+words!(Weekday: "mon" = Self::Monday, "tue" = Self::Tuesday, "wed" = Self::Wednesday, "thu" = Self::Thursday, "fri" = Self::Friday,
+    "sat" = Self::Saturday, "sun" = Self::Sunday);
 
 /// The point of a box that lines and zones look at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

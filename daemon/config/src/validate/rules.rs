@@ -7,7 +7,7 @@ use visiond_ground::nearest::nearest;
 
 use super::{Checks, SourceRead};
 use crate::tables::{Field, Place, Read};
-use crate::types::{BelongingConfig, CameraConfig, GroundConfig, LineConfig, ZoneConfig};
+use crate::types::{ActiveConfig, BelongingConfig, CameraConfig, GroundConfig, LineConfig, ZoneConfig};
 
 /// The report of a zone that has no duration, so that nothing depends on it.
 const TAKEN_AWAY: &str = "taken_away";
@@ -54,6 +54,7 @@ impl Checks<'_> {
                 self.0.error(span, "`sides` are the names of both sides, left and right: write two different names");
             }
             self.sizes(&line.min_size, &line.max_size);
+            self.active(&line.active);
         }
         zones.iter().for_each(|zone| self.zone(zone, camera));
         if let Some(ground) = &camera.ground.value {
@@ -88,6 +89,7 @@ impl Checks<'_> {
             self.area(&zone.polygon, &zone.frame_size);
         }
         self.sizes(&zone.min_size, &zone.max_size);
+        self.active(&zone.active);
         if let (Some(occupancy), Some(span)) = (&zone.occupancy.value, zone.occupancy.place.span.clone()) {
             self.limits("occupancy", span, [("at_least", &occupancy.at_least), ("at_most", &occupancy.at_most)]);
         }
@@ -137,6 +139,16 @@ impl Checks<'_> {
                 "`{name}` sees no owner, because none of `owners` has tracks: add one to `classes` of `[camera.track]`"
             );
             self.error(key, message);
+        }
+    }
+
+    /// Checks that each time of the week has a duration.
+    fn active(&mut self, active: &Field<Vec<Read<ActiveConfig>>>) {
+        for (times, span) in active.items() {
+            if times.from.value.is_some() && times.from.value == times.to.value {
+                let message = "`from` and `to` are the same: leave out both for the whole day, or correct one";
+                self.0.error(span, message);
+            }
         }
     }
 

@@ -15,6 +15,7 @@ use visiond_telemetry::rules::{RuleCounts, RuleFacts};
 use visiond_tracker::TrackReport;
 
 use super::rounding::{box_of, rounded_score, significant};
+use super::schedule::Schedule;
 use crate::lane_result::LaneResult;
 use crate::outlet::Outlet;
 
@@ -33,6 +34,8 @@ pub struct RuleSettings {
     pub classes: Vec<String>,
     /// The labels of owners, if it has any.
     pub owners: Vec<String>,
+    /// When it is active and when its totals begin again. Without it, it is always active and counts on.
+    pub schedule: Option<Schedule>,
 }
 
 impl RuleSettings {
@@ -113,6 +116,10 @@ pub struct CameraRules {
     pictured: Vec<Pictured>,
     /// The names of the images that the last frame is for.
     images: Vec<Arc<str>>,
+    /// The times of the last look at the schedules and of the next one, in nanoseconds since 1970.
+    looks_ns: [u64; 2],
+    /// The day of the totals of each rule that resets them, and the minute with which days begin.
+    days: Vec<(Arc<str>, u16, i64)>,
     /// Whether the camera's tracks end. A frame that a lane still has must begin no event, since none would end it.
     is_over: bool,
 }
@@ -141,6 +148,7 @@ impl CameraRules {
         if !Arc::ptr_eq(&self.settings, settings) || self.size != size {
             self.change(settings, size, &model.labels, (camera, outlet));
         }
+        self.follow_schedules(frame.timestamp.realtime_ns, &model.labels, (camera, outlet));
         let Some(scene) = &mut self.scene else { return };
         self.last = Some((frame.sequence, frame.timestamp));
         self.objects.clear();
@@ -229,10 +237,12 @@ impl CameraRules {
         to: (&Arc<str>, &Outlet),
     ) {
         self.settings = Arc::clone(settings);
+        self.looks_ns = [0; 2];
+        self.days.retain(|(name, ..)| settings.iter().any(|settings| settings.rule.name == *name));
         let rules: Vec<_> = settings.iter().map(|settings| settings.rule(size, labels)).collect();
         let has_none =
             |classes: &[String]| !classes.is_empty() && !labels.is_empty() && class_ids(classes, labels).is_empty();
-        for RuleSettings { rule: Rule { name, .. }, classes, owners } in settings.iter() {
+        for RuleSettings { rule: Rule { name, .. }, classes, owners, .. } in settings.iter() {
             let camera = to.0;
             if has_none(classes) {
                 log::warn!(
@@ -281,12 +291,69 @@ impl CameraRules {
             let earlier = outlet.events.totals(camera, name, kind);
             let counters = scene.counters().find(|(name, _)| **name == rule.name).map(|(_, counters)| counters);
             let Some(counters) = counters else { continue };
-            let RuleTotals { begun, ended, taken, crossed_to } = totals_of(&counters, &rule.kind).larger(&earlier);
+            let RuleTotals { begun, ended, taken, crossed_to, .. } = totals_of(&counters, &rule.kind).larger(&earlier);
             let crossed_to = match &rule.kind {
                 Kind::Line { sides, .. } => sides.each_ref().map(|side| crossed_to.get(side).copied().unwrap_or(0)),
                 _ => [0; 2],
             };
             scene.set_totals(&rule.name, Counters { begun, ended, taken, crossed_to, ..counters });
+        }
+    }
+
+    /// Switches rules on and off and resets totals, as their schedules say at a time. Costs two comparisons until something may change.
+    fn follow_schedules(&mut self, now_ns: u64, labels: &[Arc<str>], to: (&Arc<str>, &Outlet)) {
+        let [last, next] = self.looks_ns;
+        // A clock that was set back needs a new look.
+        if (last..next).contains(&now_ns) {
+            return;
+        }
+        self.looks_ns = [now_ns, u64::MAX];
+        let settings = Arc::clone(&self.settings);
+        let mut is_set = true;
+        for RuleSettings { rule, schedule, .. } in settings.iter() {
+            let name = &rule.name;
+            let Some(scene) = &mut self.scene else { return };
+            // A reload may have removed the schedule while the rule was off.
+            let mut is_active = true;
+            if let Some(schedule) = schedule {
+                let look = schedule.look(now_ns);
+                self.looks_ns[1] = self.looks_ns[1].min(look.until_ns);
+                is_active = look.is_active;
+                is_set &= look.day.is_some();
+                if let (Some(minute), Some(day)) = (schedule.reset, look.day) {
+                    let (events, (of, kind)) = (&to.1.events, name_and_kind(rule));
+                    let mut reset = || {
+                        scene.set_totals(name, Counters::default());
+                        events.set_totals(to.0, of, kind, RuleTotals { day: Some(day), ..RuleTotals::default() });
+                    };
+                    match self.days.iter_mut().find(|(known, of, _)| known == name && *of == minute) {
+                        Some((.., known)) if day > *known => {
+                            *known = day;
+                            reset();
+                        }
+                        // An hour that happens twice is the same day. A clock that was days ahead has been corrected.
+                        Some((.., known)) if day < *known - 1 => *known = day,
+                        Some(_) => {}
+                        None => {
+                            // An earlier process may have counted on an earlier day.
+                            if events.totals(to.0, of, kind).day.is_some_and(|before| before < day) {
+                                reset();
+                            }
+                            self.days.retain(|(known, ..)| known != name);
+                            self.days.push((Arc::clone(name), minute, day));
+                        }
+                    }
+                }
+            }
+            scene.switch(name, is_active, &mut self.events);
+            self.publish(labels, to);
+        }
+        if !is_set {
+            let camera = to.0;
+            log::warn!(
+                camera:% = camera;
+                "camera {camera}: the clock is not set, so `active` and `reset` have no effect: check that this machine gets the time"
+            );
         }
     }
 
@@ -339,7 +406,10 @@ impl CameraRules {
                 reason: event.reason.map(|reason| reason_name(reason).into()),
                 totals,
             };
-            let totals = counters.zip(settings).map(|(counters, settings)| totals_of(&counters, &settings.rule.kind));
+            let day = self.days.iter().find(|(name, ..)| *name == event.rule).map(|(.., day)| *day);
+            let totals = counters
+                .zip(settings)
+                .map(|(counters, settings)| RuleTotals { day, ..totals_of(&counters, &settings.rule.kind) });
             if let Some(at) = pictured.filter(|_| matches!(event.phase, Phase::End | Phase::Moment)) {
                 self.pictured.swap_remove(at);
             }
@@ -366,7 +436,7 @@ fn totals_of(counters: &Counters, kind: &Kind) -> RuleTotals {
         Kind::Line { sides, .. } => sides.iter().cloned().zip(crossed_to).collect(),
         _ => BTreeMap::new(),
     };
-    RuleTotals { begun, ended, taken, crossed_to }
+    RuleTotals { begun, ended, taken, crossed_to, day: None }
 }
 
 /// Returns the part of a box in a frame of this size.

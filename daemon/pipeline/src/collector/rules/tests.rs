@@ -1,5 +1,6 @@
 #![allow(clippy::unwrap_used)]
 
+use jiff::tz::TimeZone;
 use parking_lot::Mutex;
 use visiond_config::types::{AnnotateConfig, PictureFormat};
 use visiond_engine::detector::Detection;
@@ -13,6 +14,7 @@ use visiond_system::outage::IfUnusable;
 use visiond_system::stop::Stop;
 use visiond_tracker::TrackState;
 
+use super::super::schedule::ActiveTime;
 use super::*;
 use crate::lane::testing::{message_channel, outlet};
 use crate::lane_result::ModelFacts;
@@ -29,6 +31,8 @@ struct Walk {
     annotator: Option<Annotator>,
     height: f32,
     car: Option<[f32; 4]>,
+    /// The time of frame 0, in nanoseconds since 1970.
+    began_ns: u64,
 }
 
 impl Walk {
@@ -50,6 +54,7 @@ impl Walk {
             annotator: None,
             height: 100.0,
             car: None,
+            began_ns: 0,
         }
     }
 
@@ -59,7 +64,7 @@ impl Walk {
             let number = self.frames;
             let timestamp = Timestamp {
                 monotonic_ns: number * 100_000_000,
-                realtime_ns: number * 100_000_000,
+                realtime_ns: self.began_ns + number * 100_000_000,
                 instant: Instant::EndOfFrame,
             };
             let (width, height) = self.size;
@@ -116,6 +121,7 @@ fn rule(name: &str, kind: Kind, area: &[[f32; 2]]) -> RuleSettings {
         rule: Rule { area: area.to_vec(), ..Rule::new(name, kind) },
         classes: Vec::new(),
         owners: Vec::new(),
+        schedule: None,
     }
 }
 
@@ -192,6 +198,10 @@ impl EventOutlet for Totals {
 
     fn totals(&self, camera: &str, rule: &str, kind: &str) -> RuleTotals {
         self.0.lock().get(&format!("{camera} {rule} {kind}")).cloned().unwrap_or_default()
+    }
+
+    fn set_totals(&self, camera: &str, rule: &str, kind: &str, totals: RuleTotals) {
+        self.0.lock().insert(format!("{camera} {rule} {kind}"), totals);
     }
 }
 
@@ -288,6 +298,74 @@ fn events_end_while_the_camera_is_away_for_longer_than_their_rules_wait() {
     assert!(!miss(&mut walk, 59), "what is parked may be found again for a minute");
     assert!(miss(&mut walk, 61));
     assert_eq!(walk.told(), ["here zone End frames_missing", "parked zone End frames_missing"]);
+}
+
+#[test]
+fn a_schedule_switches_a_rule_and_resets_its_totals_by_local_time() {
+    const SECOND: u64 = 1_000_000_000;
+    let mut walk = Walk::new();
+    let time_zone = TimeZone::posix("CET-1CEST,M3.5.0,M10.5.0/3").unwrap();
+    let times = ActiveTime { days: [true; 7], from: 7 * 60, to: 6 * 60 };
+    let always = rule("always", Kind::Zone, &[]);
+    let schedule = |active: &[ActiveTime]| {
+        Some(Schedule { active: active.to_vec(), reset: Some(6 * 60), time_zone: time_zone.clone() })
+    };
+    let rules: Arc<[_]> = Arc::new([
+        RuleSettings { schedule: schedule(&[times]), ..rule("night", Kind::Zone, &[]) },
+        RuleSettings { schedule: schedule(&[]), ..always },
+    ]);
+    // The clock is not set.
+    walk.walk(5, &rules);
+    assert_eq!(walk.told(), ["night zone Begin", "always zone Begin"]);
+    // Set to a second before six in the morning: totals were of no day, and stay.
+    walk.began_ns = "2026-07-01T03:59:59Z".parse::<jiff::Timestamp>().unwrap().as_second() as u64 * SECOND;
+    walk.walk(4, &rules);
+    assert!(walk.told().is_empty());
+    let begun =
+        |walk: &Walk| walk.rules.scene.as_ref().unwrap().counters().map(|(_, totals)| totals.begun).collect::<Vec<_>>();
+    assert_eq!(begun(&walk), [1, 1]);
+    walk.walk(10, &rules);
+    assert_eq!(walk.told(), ["night zone End rule_off"]);
+    assert_eq!(begun(&walk), [0, 0]);
+    // Back by five minutes: it is on again, and the day is the same.
+    walk.began_ns -= 300 * SECOND;
+    walk.walk(5, &rules);
+    assert_eq!(walk.told(), ["night zone Begin"]);
+    walk.began_ns += 300 * SECOND;
+    walk.walk(5, &rules);
+    assert_eq!(walk.told(), ["night zone End rule_off"]);
+    assert_eq!(begun(&walk), [1, 0]);
+    // A reload that removes the schedule while it is off.
+    let always: Arc<[_]> = Arc::new([rule("night", Kind::Zone, &[])]);
+    walk.walk(5, &always);
+    assert_eq!(walk.told(), ["always zone End rule_removed", "night zone Begin"]);
+    walk.walk(5, &rules);
+    assert_eq!(walk.told(), ["night zone End rule_off", "always zone Begin"]);
+    // From seven, and on the next day.
+    walk.began_ns += 3600 * SECOND;
+    walk.walk(5, &rules);
+    assert_eq!(walk.told(), ["night zone Begin"]);
+    walk.began_ns += 86_400 * SECOND;
+    walk.walk(1, &rules);
+    assert_eq!(begun(&walk)[1], 0);
+}
+
+#[test]
+fn totals_are_reset_at_a_start_on_a_later_day() {
+    const DAY: u64 = 86_400_000_000_000;
+    let totals = Arc::new(Totals::default());
+    let schedule = Some(Schedule { active: Vec::new(), reset: Some(0), time_zone: TimeZone::UTC });
+    let rules: Arc<[_]> = Arc::new([RuleSettings { schedule, ..rule("here", Kind::Zone, &[]) }]);
+    let mut begun = Vec::new();
+    for day in [20_000, 20_000, 20_001] {
+        let mut walk = Walk::new();
+        let outlet = Arc::into_inner(walk.outlet).unwrap();
+        walk.outlet = Arc::new(Outlet { events: Arc::<Totals>::clone(&totals), ..outlet });
+        walk.began_ns = day * DAY;
+        walk.walk(5, &rules);
+        begun.push(totals.totals("door", "here", "zone").begun);
+    }
+    assert_eq!(begun, [1, 2, 1]);
 }
 
 #[test]

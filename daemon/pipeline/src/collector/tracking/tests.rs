@@ -215,7 +215,7 @@ fn new_settings_keep_the_ids() {
 fn the_camera_has_the_totals_of_its_zones_and_nobody_is_inside_once_the_tracks_end() {
     let metrics = CameraMetrics::new("door".into());
     let rule = Rule::new("hall", Kind::Zone);
-    let rules: Arc<[_]> = Arc::new([RuleSettings { rule, classes: Vec::new(), owners: Vec::new() }]);
+    let rules: Arc<[_]> = Arc::new([RuleSettings { rule, classes: Vec::new(), owners: Vec::new(), schedule: None }]);
     metrics.set_rules(rules.iter().map(|rule| (Arc::clone(&rule.rule.name), rule.facts())));
     let settings = TrackSettings { rules, ..TrackSettings::default() };
     let (publish, _) = message_channel();
