@@ -99,6 +99,25 @@ fn a_walk_to_the_left_and_back_is_two_crossings_and_a_visit() {
     }
 }
 
+#[test]
+fn the_events_of_a_camera_that_is_away_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let film = film(folder.path());
+    // It films once, and fails from then on.
+    let camera = format!("ffmpeg -v error -re -i {film} -pix_fmt yuv420p -f yuv4mpegpipe -");
+    let script = format!("[ -e {{dir}}/filmed ] || {camera}; touch {{dir}}/filmed; exit 1");
+    let config = config(&film, "[[camera.zone]]\nname = \"here\"\n");
+    let (before, source) = config.split_once("type = \"video\"").unwrap();
+    let (_, after) = source.split_once("[camera.track]").unwrap();
+    let source = format!("type = \"command\"\ncommand = [\"sh\", \"-c\", {script:?}]\ncontainer = \"y4m\"\n");
+    let mut daemon = Daemon::start(&format!("{before}{source}[camera.track]{after}"));
+    let has = |daemon: &Daemon, wanted: &str| told(&daemon.messages("events.jsonl")).iter().any(|told| told == wanted);
+    daemon.wait_until("a visit", |daemon| has(daemon, "here zone begin"));
+    daemon.wait_until("its end", |daemon| has(daemon, "here zone end  frames_missing"));
+    let ended = daemon.terminate();
+    assert_eq!(told(&ended.daemon.messages("events.jsonl")).len(), 2, "it ends once");
+}
+
 /// Kills the daemon again and again while eight cameras have events.
 #[test]
 fn killed_at_any_moment_it_ends_every_event_and_counts_each_once() {
