@@ -143,7 +143,7 @@ pub struct RuleTotals {
 }
 
 impl RuleTotals {
-    /// Returns the larger of each total.
+    /// Returns the larger of each total, and the day of the other ones if they have one.
     #[must_use]
     pub fn larger(&self, other: &Self) -> Self {
         let mut crossed_to = self.crossed_to.clone();
@@ -152,7 +152,7 @@ impl RuleTotals {
             *known = (*known).max(*crossed);
         }
         let (begun, ended) = (self.begun.max(other.begun), self.ended.max(other.ended));
-        Self { begun, ended, taken: self.taken.max(other.taken), crossed_to, day: self.day.max(other.day) }
+        Self { begun, ended, taken: self.taken.max(other.taken), crossed_to, day: other.day.or(self.day) }
     }
 }
 

@@ -111,8 +111,9 @@ impl StateMessage {
         for RuleStatus { name, kind, begun, crossed_to, inside, under_way } in status.rules {
             match inside {
                 Some(inside) => {
-                    let zone = zones.entry(name).or_default();
-                    zone.inside = inside;
+                    // The first rule of a zone has the zone's own classes, if any does: belongings have theirs.
+                    let zone =
+                        zones.entry(name).or_insert_with(|| ZoneStateMessage { inside, ..ZoneStateMessage::default() });
                     zone.events.insert(kind, ZoneEventsMessage { begun, under_way });
                 }
                 None => drop(lines.insert(name, crossed_to)),

@@ -1,18 +1,18 @@
 //! Remembers events and totals over a restart, a crash and a power cut.
 //!
-//! Sinks get an event once it is on disk with its rule's totals, so no total that anybody has seen goes back. The next start sends what no
-//! sink has confirmed again, with the same id, and ends the events that were under way.
+//! Sinks get an event once it is on disk with its rule's totals, so no total that a sink has got goes back. The next start sends
+//! messages that no sink has confirmed again, with the same id, and ends the events that were under way.
 //!
 //! A thread writes: a sync takes milliseconds, and events that come meanwhile share the next one. Without a folder there is no thread, and
 //! sinks get each event at once.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use visiond_message::{EventMessage, EventPhase, Published, Receipt, RuleTotals, event_topic};
 use visiond_system::outage::{Outage, explain};
 use visiond_system::priority::{Rank, give_way};
@@ -24,7 +24,8 @@ use self::open_event::OpenEvent;
 mod file;
 mod open_event;
 
-/// The most events that wait for the disk. Sinks get the next one at once, before it is on disk.
+/// How long an event waits for the disk, and how many do. Then sinks get them all, before they are on disk.
+const PATIENCE: Duration = Duration::from_secs(2);
 const MOST_WAITING: usize = 4096;
 /// The most bytes of changes that wait for the disk. If there are more, a copy of the ledger is written instead.
 const MOST_BYTES: usize = 4 << 20;
@@ -51,6 +52,8 @@ struct Shared {
 #[derive(Default)]
 struct State {
     totals: BTreeMap<Key, RuleTotals>,
+    /// The cameras and their lines and zones that have totals; `None` for all.
+    rules: Option<BTreeSet<(String, String)>>,
     open: BTreeMap<Box<str>, OpenEvent>,
     /// Messages that a sink may still need, by number.
     unconfirmed: BTreeMap<u64, Arc<EventMessage>>,
@@ -59,8 +62,11 @@ struct State {
     confirmed: Vec<u64>,
     /// Changes that are not in the file.
     changes: Vec<u8>,
-    /// Messages that wait until the changes are on disk.
+    /// Messages that wait until the changes are on disk, and since when the first one does.
     waiting: Vec<(u64, Arc<EventMessage>)>,
+    since: Option<Instant>,
+    /// Whether messages did not wait any longer, and the disk has not been written since.
+    is_late: bool,
     /// Whether there is a thread that writes.
     writes: bool,
     /// Changes were left out, so only a copy of the whole ledger can follow.
@@ -140,13 +146,14 @@ impl EventLedger {
         let message = state.take(&event, totals);
         if !state.writes {
             drop(state);
-            (self.shared.send)(Published::of_event(event, None));
-        } else if state.waiting.len() < MOST_WAITING && !state.closed {
-            state.waiting.push((message, event));
-            self.shared.changed.notify_all();
+            return (self.shared.send)(Published::of_event(event, None));
+        }
+        let since = *state.since.get_or_insert_with(Instant::now);
+        state.waiting.push((message, event));
+        if since.elapsed() > PATIENCE || state.waiting.len() > MOST_WAITING || state.closed {
+            self.shared.pass_on(state);
         } else {
-            drop(state);
-            self.shared.send(message, event);
+            self.shared.changed.notify_all();
         }
     }
 
@@ -163,10 +170,12 @@ impl EventLedger {
         self.shared.changed.notify_all();
     }
 
-    /// Forgets the totals of all rules for which `has` returns false.
-    pub fn retain(&self, has: impl Fn(&str, &str) -> bool) {
+    /// Forgets the totals of all rules but those of these cameras and lines or zones, and keeps no others from now on.
+    pub fn retain(&self, rules: BTreeSet<(String, String)>) {
         let mut state = self.shared.state.lock();
-        let gone: Vec<Key> = state.totals.keys().filter(|(camera, rule, _)| !has(camera, rule)).cloned().collect();
+        let has = |(camera, rule, _): &&Key| rules.contains(&(camera.to_string(), rule.to_string()));
+        let gone: Vec<Key> = state.totals.keys().filter(|key| !has(key)).cloned().collect();
+        state.rules = Some(rules);
         for key in gone {
             state.totals.remove(&key);
             let (camera, rule, kind) = key;
@@ -175,12 +184,12 @@ impl EventLedger {
         self.shared.changed.notify_all();
     }
 
-    /// Waits until all events are passed on to the sinks, or until `deadline`.
+    /// Waits until all events are on disk and passed on to the sinks. At `deadline` the rest is passed on without that.
     pub fn flush(&self, deadline: Instant) {
         let mut state = self.shared.state.lock();
         while state.busy || !state.waiting.is_empty() {
             if self.shared.changed.wait_until(&mut state, deadline).timed_out() {
-                return;
+                return self.shared.pass_on(state);
             }
         }
     }
@@ -196,6 +205,21 @@ impl EventLedger {
 }
 
 impl Shared {
+    /// Passes all messages on to the sinks, although they may not be on disk.
+    fn pass_on(self: &Arc<Self>, mut state: MutexGuard<'_, State>) {
+        let waiting = std::mem::take(&mut state.waiting);
+        state.since = None;
+        if !state.is_late && !state.closed && !waiting.is_empty() {
+            state.is_late = true;
+            log::warn!(
+                "the disk takes longer than {} s to write an event: sinks get events before they are on disk: check the disk with dmesg",
+                PATIENCE.as_secs()
+            );
+        }
+        drop(state);
+        waiting.into_iter().for_each(|(number, event)| self.send(number, event));
+    }
+
     /// Passes a message on to the sinks.
     fn send(self: &Arc<Self>, number: u64, event: Arc<EventMessage>) {
         let receipt: Receipt = Arc::new(Confirmation { shared: Arc::downgrade(self), number });
@@ -212,9 +236,16 @@ impl State {
             let totals = self.totals.get(&key).map_or_else(|| totals.clone(), |known| known.larger(&totals));
             self.set(key, totals);
         }
-        self.number += 1;
         if self.writes {
             follow(&mut self.open, event);
+        }
+        self.add(event)
+    }
+
+    /// Adds a message to those that sinks may need; returns its number.
+    fn add(&mut self, event: &Arc<EventMessage>) -> u64 {
+        self.number += 1;
+        if self.writes {
             self.unconfirmed.insert(self.number, Arc::clone(event));
             self.change(&Entry::Message(self.number, Arc::clone(event)));
         }
@@ -223,6 +254,10 @@ impl State {
 
     /// Sets the totals of a rule.
     fn set(&mut self, (camera, rule, kind): Key, totals: RuleTotals) {
+        // The end of a removed rule's event comes late.
+        if self.rules.as_ref().is_some_and(|rules| !rules.contains(&(camera.to_string(), rule.to_string()))) {
+            return;
+        }
         let entry = (camera.clone(), rule.clone(), kind.clone());
         self.totals.insert(entry, totals.clone());
         self.change(&Entry::Totals { camera, rule, kind, totals });
@@ -287,7 +322,7 @@ impl State {
     }
 }
 
-/// What an earlier process left.
+/// The rest of an earlier process.
 #[derive(Default)]
 struct Earlier {
     /// The copy is over. A message in it may be of an event that has ended: those under way have their own entries.
@@ -333,18 +368,16 @@ impl Writer {
         };
         self.file = Some(file);
         let mut state = shared.state.lock();
-        // If the file could not be opened at the start, some are of this process.
+        // If the file could not be opened at the start, messages have the totals of this process alone.
         let known = std::mem::take(&mut state.totals);
         let mut earlier = Earlier::default();
         entries.into_iter().for_each(|entry| state.restore(entry, &mut earlier));
-        for (key, totals) in known {
-            let before = state.totals.entry(key).or_default();
-            *before = before.larger(&totals);
-        }
+        state.totals.extend(known);
         for event in earlier.unconfirmed.into_values() {
             let topic = event_topic(&event.camera);
             let event = Arc::new(EventMessage { topic, ..Arc::unwrap_or_clone(event) });
-            let number = state.take(&event, None);
+            // Its event may be over: `earlier.open` has those that are not.
+            let number = state.add(&event);
             state.waiting.push((number, event));
         }
         for event in earlier.open.into_values() {
@@ -381,10 +414,16 @@ impl Writer {
                 self.open(shared);
                 state = shared.state.lock();
             }
-            let waiting = std::mem::take(&mut state.waiting);
+            let last = state.waiting.last().map_or(0, |(number, _)| *number);
             state.busy = true;
-            self.write(state, shared, !waiting.is_empty());
-            for (number, event) in waiting {
+            self.write(state, shared, last > 0);
+            let mut state = shared.state.lock();
+            let written = state.waiting.iter().take_while(|(number, _)| *number <= last).count();
+            let written: Vec<_> = state.waiting.drain(..written).collect();
+            state.since = (!state.waiting.is_empty()).then(Instant::now);
+            state.is_late = false;
+            drop(state);
+            for (number, event) in written {
                 shared.send(number, event);
             }
             shared.state.lock().busy = false;
@@ -396,7 +435,7 @@ impl Writer {
     }
 
     /// Writes the changes, and waits until they are on disk if messages wait for that.
-    fn write(&mut self, mut state: parking_lot::MutexGuard<'_, State>, shared: &Shared, sync: bool) {
+    fn write(&mut self, mut state: MutexGuard<'_, State>, shared: &Shared, sync: bool) {
         let at = Instant::now();
         let Some(file) = self.file.as_mut().filter(|_| self.outage.may_try(at)) else {
             return state.copy_next();

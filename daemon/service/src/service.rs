@@ -117,6 +117,7 @@ impl Service {
             Arc::new(EventLedger::new(move |event| publisher.publish_event(event)))
         };
         open_ledger(&ledger, &running.config);
+        forget_totals(&ledger, &running.config);
         let context = PipelineContext {
             publish,
             events: Arc::new(Events(Arc::clone(&ledger))),
@@ -158,6 +159,8 @@ impl Service {
         let sinks = self.publisher.prepare(&running.config.sinks, IfUnusable::Refuse)?;
         let serve = self.web.get().map(|server| server.prepare(&running.config.http)).transpose()?;
 
+        // Before the lock: a disk may hang.
+        open_ledger(&self.ledger, &running.config);
         let mut state = self.state.lock();
         if self.stop.is_raised() {
             return Err(ending());
@@ -174,7 +177,7 @@ impl Service {
             serve();
         }
         warn_without_sink(&running.config);
-        open_ledger(&self.ledger, &running.config);
+        forget_totals(&self.ledger, &running.config);
         state.running = running;
         *self.snapshot.lock() = Arc::new(Snapshot::new(&state.running, &state.pipeline));
         self.live.set_lanes(state.pipeline.lanes());
@@ -321,18 +324,22 @@ impl EventOutlet for Events {
     }
 }
 
-/// Opens the ledger's folder if the configuration has lines or zones, and forgets the totals of those that it does not have.
+/// Opens the ledger's folder if the configuration has lines or zones.
 fn open_ledger(ledger: &EventLedger, config: &Config) {
     let has_rules = config.cameras.iter().any(|camera| !(camera.line.is_empty() && camera.zone.is_empty()));
     if let Some(folder) = config.events.folder().filter(|_| has_rules) {
         ledger.open(&folder, &now(&SystemClock).rfc3339());
     }
-    ledger.retain(|camera, rule| {
-        let camera = config.cameras.iter().find(|known| known.name == camera);
-        camera.is_some_and(|camera| {
-            camera.line.iter().any(|line| line.name == rule) || camera.zone.iter().any(|zone| zone.name == rule)
-        })
+}
+
+/// Forgets the totals of lines and zones that the configuration does not have.
+fn forget_totals(ledger: &EventLedger, config: &Config) {
+    let rules = config.cameras.iter().flat_map(|camera| {
+        let lines = camera.line.iter().map(|line| &line.name);
+        let names = lines.chain(camera.zone.iter().map(|zone| &zone.name));
+        names.map(|name| (camera.name.clone(), name.clone()))
     });
+    ledger.retain(rules.collect());
 }
 
 /// The warning about a configuration without a sink.

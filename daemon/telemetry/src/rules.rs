@@ -55,7 +55,7 @@ impl RuleTable {
     pub fn count<'r>(&mut self, rules: impl Iterator<Item = (&'r Arc<str>, RuleCounts)>) {
         for (index, (id, counts)) in rules.enumerate() {
             // They have the same order, except for a frame that a lane had before a reload.
-            let is_at = self.0.get(index).is_some_and(|entry| entry.id == *id);
+            let is_at = self.0.get(index).is_some_and(|entry| Arc::ptr_eq(&entry.id, id) || entry.id == *id);
             let entry = if is_at { self.0.get_mut(index) } else { self.0.iter_mut().find(|entry| entry.id == *id) };
             if let Some(entry) = entry {
                 entry.counts = Some(counts);

@@ -219,7 +219,7 @@ fn lines_and_zones(page: &mut MetricsText, cameras: &[CameraStatus]) {
     }
     let mut objects = page.family(GAUGE, "visiond_zone_objects", "Objects in a zone.");
     let mut last = None;
-    // All rules of a zone see the same objects, and follow each other.
+    // The rules of a zone follow each other. The first one sees the objects of the zone: belongings have their own classes.
     for (camera, rule) in rules() {
         if let Some(inside) = rule.inside
             && last.replace((camera, &rule.name)) != Some((camera, &rule.name))

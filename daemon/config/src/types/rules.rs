@@ -44,9 +44,9 @@ section! {
         settle: Duration as duration_or_zero(MS..=HOUR) => default(200 * MS),
         /// How long an object may be unseen without losing its side.
         hold: Duration as duration(10 * MS..=HOUR) => default(SECOND),
-        /// Count only while each of these zones has an event under way.
+        /// Count only while each of these has an event under way: the visits of a zone, "dock", or what it also reports, "dock/dwell".
         only_while: Vec<String> as list(text()) => default(Vec::new()),
-        /// Count only while none of these zones has an event under way.
+        /// Count only while none of these has an event under way.
         unless: Vec<String> as list(text()) => default(Vec::new()),
         /// The local time of the day at which its totals begin again at 0.
         reset: Option<u16> as time_of_day(LAST_MINUTE) => optional(r#""00:00""#),
@@ -101,9 +101,9 @@ section! {
         hold: Duration as duration(10 * MS..=HOUR) => default(SECOND),
         /// An object that stands still, such as a parked car, may be unseen for longer if it is then found at its place.
         parked: bool as flag() => default(false),
-        /// Report only while each of these zones has an event under way.
+        /// Report only while each of these has an event under way: the visits of a zone, "dock", or what it also reports, "dock/dwell".
         only_while: Vec<String> as list(text()) => default(Vec::new()),
-        /// Report only while none of these zones has an event under way.
+        /// Report only while none of these has an event under way.
         unless: Vec<String> as list(text()) => default(Vec::new()),
         /// The local time of the day at which its totals begin again at 0.
         reset: Option<u16> as time_of_day(LAST_MINUTE) => optional(r#""00:00""#),
@@ -173,7 +173,7 @@ section! {
     pub struct BelongingConfig {
         /// Classes of the objects, by label, in place of the zone's `classes`. They need tracks.
         classes: Vec<String> as list(text()) => required(r#"["backpack", "suitcase"]"#),
-        /// How long the object must stay, and for `left_behind` also how long its owner must be away.
+        /// How long the object must stay; until `left_behind` is reported, its owner must be away as long.
         time: Duration as duration(10 * MS..=DAY) => default(30 * SECOND),
         /// How far it may move meanwhile, in pixels of the frame.
         distance: f64 as real(0.1..=f64::from(MAX_SIDE)) => default(20.0),
@@ -192,7 +192,7 @@ section! {
         points: Vec<[f64; 2]> as points() => required("[[0.3, 0.4], [0.6, 0.4], [0.9, 0.9], [0.1, 0.9]]"),
         /// The points are pixels of a frame of this width and height. They keep their places if the camera's frames have another size.
         frame_size: Option<[u32; 2]> as frame_size() => optional("[1920, 1080]"),
-        /// Where the same points are on the ground, in metres to the right of any point and beyond it, in the same order.
+        /// Positions of these points on the ground in the same order, in metres from any origin: to the right, then away from the camera.
         metres: Vec<[f64; 2]> as metres() => required("[[0, 20], [7, 20], [7, 0], [0, 0]]"),
     }
 }

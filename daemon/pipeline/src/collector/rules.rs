@@ -120,6 +120,10 @@ pub struct CameraRules {
     looks_ns: [u64; 2],
     /// The day of the totals of each rule that resets them, and the minute with which days begin.
     days: Vec<(Arc<str>, u16, i64)>,
+    /// The objects inside, over all rules, when totals were last counted; `None` if they must be.
+    counted: Option<u32>,
+    /// Whether totals have changed with the last frame.
+    has_news: bool,
     /// Whether the camera's tracks end. A frame that a lane still has must begin no event, since none would end it.
     is_over: bool,
 }
@@ -140,6 +144,7 @@ impl CameraRules {
         (camera, outlet): (&Arc<str>, &Outlet),
     ) {
         self.images.clear();
+        self.has_news = false;
         if self.is_over || settings.is_empty() && self.scene.is_none() {
             return;
         }
@@ -159,6 +164,9 @@ impl CameraRules {
         self.ended.clear();
         self.ended.extend(ended.iter().map(|report| report.id));
         scene.step(frame.time(), &self.objects, &self.ended, &mut self.events);
+        let inside = Some(scene.counters().map(|(_, counters)| counters.inside).sum());
+        self.has_news = !self.events.is_empty() || self.counted != inside;
+        self.counted = inside;
         if let Some(annotator) = annotator {
             self.picture(annotator);
         }
@@ -217,6 +225,11 @@ impl CameraRules {
         true
     }
 
+    /// Returns whether totals have changed with the last frame.
+    pub fn has_news(&self) -> bool {
+        self.has_news
+    }
+
     /// Returns the name of each rule among the camera's, and its totals. Allocates nothing.
     pub fn counts(&self) -> impl Iterator<Item = (&Arc<str>, RuleCounts)> {
         let counts = |Counters { begun, crossed_to, taken, inside, under_way, .. }: Counters| RuleCounts {
@@ -237,6 +250,7 @@ impl CameraRules {
         to: (&Arc<str>, &Outlet),
     ) {
         self.settings = Arc::clone(settings);
+        self.counted = None;
         self.looks_ns = [0; 2];
         self.days.retain(|(name, ..)| settings.iter().any(|settings| settings.rule.name == *name));
         let rules: Vec<_> = settings.iter().map(|settings| settings.rule(size, labels)).collect();
@@ -323,6 +337,7 @@ impl CameraRules {
                 if let (Some(minute), Some(day)) = (schedule.reset, look.day) {
                     let (events, (of, kind)) = (&to.1.events, name_and_kind(rule));
                     let mut reset = || {
+                        self.counted = None;
                         scene.set_totals(name, Counters::default());
                         events.set_totals(to.0, of, kind, RuleTotals { day: Some(day), ..RuleTotals::default() });
                     };
@@ -336,7 +351,11 @@ impl CameraRules {
                         Some(_) => {}
                         None => {
                             // An earlier process may have counted on an earlier day.
-                            if events.totals(to.0, of, kind).day.is_some_and(|before| before < day) {
+                            if events
+                                .totals(to.0, of, kind)
+                                .day
+                                .is_some_and(|before| !(day..=day + 1).contains(&before))
+                            {
                                 reset();
                             }
                             self.days.retain(|(known, ..)| known != name);

@@ -170,7 +170,7 @@ impl CameraTracks {
         self.rules.step(&settings.rules, result, reports, annotator, (&metrics.name, outlet));
         images.clear();
         images.append(self.rules.images());
-        if !settings.rules.is_empty() {
+        if self.rules.has_news() {
             metrics.count_rules(self.rules.counts());
         }
     }

@@ -18,7 +18,7 @@ use crate::spool::{Lock, OpenError, create_folder, is_passing, open, set_aside, 
 
 /// The names of the files.
 const NAMES: [&str; 2] = ["events.0", "events.1"];
-/// A longer file is not read: it is none of ours.
+/// A longer file is not read: no ledger has so many bytes.
 const MOST_BYTES: u64 = 256 << 20;
 /// A copy of the ledger is written once the changes have this many bytes, and four times those of the last copy.
 const CHANGES_BYTES: u64 = 1 << 20;
@@ -96,7 +96,8 @@ impl LedgerFile {
             let path = folder.join(name);
             match read(&path) {
                 Ok(Some((copy, entries))) if copy > found.0 => found = (copy, place, entries),
-                Ok(_) => {}
+                Ok(Some(_)) => {}
+                Ok(None) => log::info!("{} is not complete: totals go on from the other file", path.display()),
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) if is_passing(&error) => return Err(OpenError::File { path, error }),
                 Err(error) => set_aside(&path, &error)?,
@@ -115,7 +116,7 @@ impl LedgerFile {
 
     /// Appends changes, and with `sync` waits until they are on disk. After an error, the next write must be a copy.
     pub fn append(&mut self, lines: &[u8], sync: bool) -> io::Result<()> {
-        // What a failed sync leaves on disk is unknown.
+        // After a failed sync, the file's content is unknown.
         let file = self.current.take().ok_or(io::ErrorKind::NotConnected)?;
         file.write_all_at(lines, self.bytes)?;
         if sync {

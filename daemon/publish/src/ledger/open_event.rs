@@ -35,7 +35,7 @@ impl OpenEvent {
         }
     }
 
-    /// Returns its end at the time `now`, and the totals with it. What happened since it was last known is unknown.
+    /// Returns its end at the time `now`, and the totals with it. Nothing is known of the time since its last message.
     pub fn end(self, now: &str, totals: &mut RuleTotals) -> EventMessage {
         totals.ended += 1;
         EventMessage {

@@ -106,8 +106,10 @@ fn totals_end_with_their_rule_or_when_they_are_reset() {
     assert_eq!(ledger.totals("gate", "dock", "zone"), totals(5, 5), "none goes back");
     ledger.set_totals("gate", "dock", "zone", totals(0, 0));
     ledger.set_totals("gate", "door", "line", totals(7, 0));
-    ledger.retain(|camera, rule| (camera, rule) == ("gate", "dock"));
+    ledger.retain([("gate".to_owned(), "dock".to_owned())].into());
     ledger.publish(event(3, EventPhase::Moment, "c"), Some(totals(1, 1)));
+    let late = EventMessage { rule: "door".into(), kind: "line".into(), ..event(4, EventPhase::Moment, "d") };
+    ledger.publish(late, Some(totals(8, 0)));
     ledger.close(hang());
     drop(ledger);
     let (next, _) = self::ledger(folder.path());
@@ -153,6 +155,13 @@ fn a_damaged_file_costs_at_most_the_entries_that_are_damaged() {
             entries.into_iter().for_each(|entry| state.restore(entry, &mut earlier));
             let known = state.totals.values().next().cloned().unwrap_or_default();
             assert!(known.begun <= 6 && known.ended <= 5, "{at} {cut} {known:?}");
+            if cut {
+                // Totals follow each begin and each end.
+                let written = whole[..at].split_inclusive(|byte| *byte == b'\n').filter(|line| line.ends_with(b"\n"));
+                let written =
+                    written.filter(|line| line.windows(11).any(|word| word == b"{\"totals\":{")).count() as u64;
+                assert!(known.begun >= written.div_ceil(2), "{at} {known:?}");
+            }
             if !cut && at >= copy {
                 assert!(known.begun >= 5, "{at} {known:?}");
             }
@@ -206,6 +215,25 @@ fn sinks_get_events_without_a_usable_folder_and_a_second_process_leaves_it_alone
     assert_eq!(told(&sent), ["m2 b moment"]);
     first.close(hang());
     second.close(hang());
+}
+
+#[test]
+fn events_do_not_wait_for_a_disk_that_hangs_and_keep_their_order() {
+    let sent = Sent::default();
+    let sink = Arc::clone(&sent);
+    let ledger = EventLedger::new(move |published| sink.lock().push(published));
+    // As with a thread that is in a system call.
+    ledger.shared.state.lock().writes = true;
+    ledger.publish(event(1, EventPhase::Begin, "a"), None);
+    ledger.publish(event(2, EventPhase::End, "a"), None);
+    assert!(told(&sent).is_empty());
+    ledger.shared.state.lock().since = Instant::now().checked_sub(PATIENCE + Duration::from_millis(1));
+    ledger.publish(event(3, EventPhase::Moment, "b"), None);
+    assert_eq!(told(&sent), ["m1 a begin", "m2 a end", "m3 b moment"]);
+    ledger.publish(event(4, EventPhase::Moment, "c"), None);
+    assert_eq!(told(&sent).len(), 3);
+    ledger.flush(Instant::now());
+    assert_eq!(told(&sent).last().unwrap(), "m4 c moment", "at the end");
 }
 
 proptest! {

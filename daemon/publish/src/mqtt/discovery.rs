@@ -243,16 +243,18 @@ fn binary(state: &str, number: &str) -> Value {
     json!({ "state_topic": state, "value_template": template })
 }
 
-/// Returns the name and icon of the binary sensor of a kind of event; `None` for visits, which the occupancy shows.
+/// Returns the name and icon of the binary sensor of a kind of event; `None` for visits, which the occupancy shows, and for moments.
 fn binary_of(kind: &str) -> Option<(&str, &'static str)> {
     Some(match kind {
-        "zone" => return None,
+        "zone" | "taken_away" => return None,
         "dwell" => ("Dwell", "mdi:timer-sand"),
         "loitering" => ("Loitering", "mdi:clock-alert-outline"),
         "absence" => ("Absence", "mdi:account-off-outline"),
         "occupancy" => ("Number within limits", "mdi:account-group-outline"),
         "stopped" => ("Stopped", "mdi:hand-back-right-outline"),
         "wrong_way" => ("Wrong way", "mdi:sign-direction-remove"),
+        "speed" => ("Speed", "mdi:speedometer"),
+        "left_behind" => ("Left behind", "mdi:bag-suitcase"),
         kind => (kind, "mdi:motion-sensor"),
     })
 }

@@ -26,7 +26,7 @@ pub enum OpenError {
     /// Temporary, while one sink takes over from another.
     #[error("another sink of this process holds it")]
     HeldByThisProcess,
-    #[error("it is in use by another process: end that process, or set another `spool_directory`")]
+    #[error("it is in use by another process: end that process, or set another folder")]
     HeldByOtherProcess,
     #[error("{}", explain(.0))]
     Io(#[from] io::Error),
