@@ -213,13 +213,14 @@ def measure(args, count, cores=None, models=("objects",)):
 
 
 def rules(count):
-    """Lines and zones of a camera: `count` rules, of which every fourth is a line."""
+    """Lines and zones of a camera: `count` rules, of which every fourth is a line, on the ground that people walk on."""
     text = ""
     for n in range(count // 4):
-        x = (n + 1) / (count // 4 + 1)
-        text += f'[[camera.line]]\nname = "line{n}"\npoints = [[{x:.3f}, 0.0], [{1 - x:.3f}, 0.5], [{x:.3f}, 1.0]]\n'
-        text += f'[[camera.zone]]\nname = "zone{n}"\npolygon = [[{x:.3f}, 0.0], [1.0, {x:.3f}], [{1 - x:.3f}, 1.0], [0.0, {1 - x:.3f}]]\n'
-        text += 'dwell = "1 s"\noccupancy = { at_least = 2 }\n'
+        left = n / (count // 4)
+        right = left + 0.8 / (count // 4)
+        text += f'[[camera.line]]\nname = "line{n}"\npoints = [[{left:.3f}, 0.6], [{right:.3f}, 0.65]]\n'
+        text += f'[[camera.zone]]\nname = "zone{n}"\npolygon = [[{left:.3f}, 0.7], [{right:.3f}, 0.7], [{right:.3f}, 0.9], [{left:.3f}, 0.9]]\n'
+        text += 'dwell = "10 s"\noccupancy = { at_least = 5 }\n'
     return text
 
 

@@ -71,7 +71,7 @@ pub struct Event {
     pub ago: Duration,
     /// The number of objects that a count has.
     pub count: Option<u32>,
-    /// The speed at a begin of [`Kind::Speed`](crate::Kind::Speed), in the unit of its plane per second.
+    /// The speed at a begin of [`Kind::Speed`], in the unit of its plane per second.
     pub speed: Option<f32>,
     /// The side of a line that was crossed to.
     pub to: Option<Arc<str>>,
