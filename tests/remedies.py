@@ -23,10 +23,10 @@ from messages import DOCUMENT, FOREIGN, ROOT, messages, spaced
 
 # Verbs that begin a remedy.
 VERBS = """
-    add allow ask build change check chmod choose close compare configure connect convert cool copy correct create delete
+    add allow ask build change check chmod choose clear close compare configure connect convert cool copy correct create delete
     download end export finish free generate give install keep leave let link lower make mend mount move name open pass plug
     point print put quantise raise read rebuild record reinstall remove rename renew repair report restart run save see send set
-    shorten start stop switch train try update use wait write
+    shorten sign start stop switch train try update use wait write
 """.split()
 # Other forms that name the expected value.
 WANTED = r"did you mean|\bmust\b|\bexpected \S+|\brequires? [`-]|\b(?:not|needs|instead of) \{(?:wanted|bounds_text)\b|its inputs are \{inputs|` is \{takes"
@@ -45,9 +45,12 @@ PASSED_ON = re.compile(
 
 # Reasons that only occur in a text that begins like this and has the remedy. (File, beginning of the reason, of the text.)
 PUT_INTO = [
+    ("daemon/bundle/src/manifest.rs", "", "the manifest of {path} is invalid: {reason}; make"),
+    ("daemon/bundle/src/read.rs", "", "{path} is damaged: {reason}; copy it again"),
     ("daemon/capture/src/rtsp/datagram_ports.rs", "no even port is free", "cannot open UDP ports: {error}"),
     ("daemon/capture/src/rtsp/session.rs", "its name has no address", "cannot connect: {error}"),
     ("daemon/capture/src/onvif/xml.rs", "more than ", "its ONVIF service returned invalid XML"),
+    ("daemon/web/src/shapes.rs", "it belongs to another user", "cannot replace {"),
     ("daemon/publish/src/spool/files.rs", "it is not a file", "cannot read {path}: {reason}; renamed it"),
     ("engine/src/heads/", "", "head `{family}` reads"),
     ("engine/src/ultralytics", "", "its Ultralytics metadata is damaged"),
@@ -97,6 +100,10 @@ NO_REMEDY = {
         ("daemon/cli/src/verify/reference.rs", "an entry is wrong"),
     ],
     "it is the source of the error that is printed": [("ground/src/gpu_lost.rs", "the process has lost the GPU")],
+    "it is a text of the loader that is recognised": [
+        ("ground/src/loader_message.rs", "cannot open shared object file"),
+        ("ground/src/loader_message.rs", "file too short"),
+    ],
     "it is the outcome that the user asked for": [
         ("engine/builder/src/calibration.rs", "the build was cancelled"),
         ("engine/builder/src/error.rs", "the build was cancelled"),

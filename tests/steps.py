@@ -336,14 +336,14 @@ def port_taken():
             return "another program listens on port 8790, another ./demo perhaps"
     return None
 
-def no_root():
-    """Why no bare system can be made."""
+def no_root(script):
+    """Why a script that makes systems or containers cannot run."""
     if os.geteuid() == 0:
         return None
     with contextlib.suppress(FileNotFoundError):
         if subprocess.run(["sudo", "-n", "true"], stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode == 0:
             return None
-    return "it needs root, or sudo that asks for no password: run tests/docs/run by itself"
+    return f"it needs root, or sudo that asks for no password: run {script} by itself"
 
 def no_cgroups():
     """Why systemd cannot be booted in a folder."""
@@ -443,10 +443,6 @@ def test(everything=False):
         mutations = [sys.executable, "tests/rtsp/mutations.py", "--messages", "30000", "--seed", "2"]
         title = "damaged RTSP and RTP messages"
         steps.append(Step("mutations", mutations, ready, env=tested, cores=2, title=title, **reads("tests/rtsp")))
-        # Its own build, with everything instrumented. One seed, so that only the change can cause a failure.
-        title = "files, streams and peers, fuzzed by coverage"
-        by_bytes, inputs = ["tests/fuzz/run", "--seed", "1"], reads("tests/fuzz", "tests/golden", "tests/gpu", named=("tests/fuzz/*.py",))
-        steps.append(Step("fuzz-bytes", by_bytes, ("build",), cores=2, title=title, **inputs))
     if ship:
         guests = ("packages", "images", "unit", "e2e", "page", "consume", "demo", "fuzz", "chaos", "rtsp", "doc", "ptx")
         # First after the build, because most steps wait for it; in parallel, steps of the same length that do not use Cargo.
@@ -464,6 +460,14 @@ def test(everything=False):
         ]
         steps += [
             Step(
+                "container",
+                ["tests/container/run"],
+                ("packages",),
+                title="the container image, in runc",
+                skipped=no_root("tests/container/run"),
+                **reads("tests/container", "tests/vm/apt.sh", "package", "README.md", named=("tests/container",)),
+            ),
+            Step(
                 "vm",
                 ["tests/vm/run", "--gate"],
                 guests,
@@ -476,7 +480,7 @@ def test(everything=False):
                 ["tests/docs/run"],
                 ("packages",),
                 title="the documents' commands on a booted bare system",
-                skipped=no_root() or no_cgroups(),
+                skipped=no_root("tests/docs/run") or no_cgroups(),
             ),
         ]
     return steps

@@ -5,6 +5,8 @@ use std::ffi::{CStr, OsStr, c_char, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use visiond_ground::loader_message;
+
 /// Returns the directories to search after the loader's own: the architecture's, `system`, the executable's, `lib` beside that,
 /// and the user's cache (`$XDG_CACHE_HOME/visiond/lib`).
 pub(crate) fn search_directories(system: &[&str]) -> Vec<PathBuf> {
@@ -26,10 +28,11 @@ pub(crate) fn as_file(path: &Path) -> Cow<'_, Path> {
     if is_bare { Path::new(".").join(path).into() } else { path.into() }
 }
 
-/// Returns the loader's own message, without `libloading`'s wrapping.
-pub(crate) fn loader_error(error: &libloading::Error) -> String {
-    let text = error.to_string();
-    std::error::Error::source(error).map_or(text, ToString::to_string)
+/// Returns the loader's own message about the library `opened`, without `libloading`'s wrapping; if a library that `opened` needs is
+/// missing, with the remedy.
+pub(crate) fn loader_error(error: &libloading::Error, opened: &Path) -> String {
+    let text = std::error::Error::source(error).map_or_else(|| error.to_string(), ToString::to_string);
+    loader_message::explain(&text, opened)
 }
 
 /// Returns the file from which the loader took `function`.

@@ -1,4 +1,4 @@
-//! Whether a machine is a Jetson.
+//! Whether a machine is a Jetson, and which release of Jetson Linux it has.
 
 use std::fs;
 use std::path::Path;
@@ -12,6 +12,20 @@ pub fn is_jetson(root: &Path) -> bool {
     root.join("etc/nv_tegra_release").exists()
         || root.join("dev/nvmap").exists()
         || compatible().windows(12).any(|name| name == b"nvidia,tegra")
+}
+
+/// Returns the release of Jetson Linux below `root`, which NVIDIA also calls L4T: (36, 4, 3). `None` on other machines, and in
+/// containers that hide the file.
+pub fn release(root: &Path) -> Option<(u32, u32, u32)> {
+    parse_release(&fs::read_to_string(root.join("etc/nv_tegra_release")).ok()?)
+}
+
+/// Reads (35, 4, 1) from `# R35 (release), REVISION: 4.1, GCID: ...`, the first line of /etc/nv_tegra_release.
+fn parse_release(text: &str) -> Option<(u32, u32, u32)> {
+    let (major, rest) = text.trim_start().strip_prefix("# R")?.split_once(' ')?;
+    let revision = rest.split_once("REVISION: ")?.1.split(',').next()?;
+    let (minor, patch) = revision.split_once('.').unwrap_or((revision, "0"));
+    Some((major.parse().ok()?, minor.parse().ok()?, patch.trim().parse().ok()?))
 }
 
 #[cfg(test)]
@@ -28,6 +42,20 @@ mod tests {
 
     fn root() -> tempfile::TempDir {
         tempfile::tempdir().unwrap()
+    }
+
+    #[test]
+    fn a_jetsons_release_is_read_from_its_first_line() {
+        let jetson = root();
+        let release = |text: &str| {
+            put(jetson.path(), "etc/nv_tegra_release", text);
+            release(jetson.path())
+        };
+        let text = "# R35 (release), REVISION: 4.1, GCID: 33958178, BOARD: t186ref, EABI: aarch64, DATE: Tue Aug  1 2023\n# R9";
+        assert_eq!(release(text), Some((35, 4, 1)));
+        assert_eq!(release("# R36 (release), REVISION: 5, GCID: 1"), Some((36, 5, 0)));
+        assert_eq!([release(""), release("# R36 (release)"), release("# R36 (release), REVISION: x.y,")], [None; 3]);
+        assert_eq!(super::release(root().path()), None);
     }
 
     #[test]

@@ -19,7 +19,7 @@ mod stream;
 mod tegra;
 
 pub use device::{Device, DeviceAddress, DeviceFacts};
-pub use error::{CudaError, DeviceError, ModuleError};
+pub use error::{CudaError, DeviceError, ModuleError, refusal_of_free_memory};
 pub use event::Event;
 pub use graph::Graph;
 pub use memory::{DeviceBuffer, RegisteredPages};

@@ -95,6 +95,8 @@ build_deb() { # ARCH BINARY TEXTS VERSION FOLDER: writes FOLDER/visiond_VERSION_
   put usr/lib/udev/rules.d systemd/udev/70-visiond.rules
   put usr/share/visiond/systemd systemd/*.conf
   put usr/share/visiond/models config/models/*.onnx config/models/*.toml
+  put usr/share/visiond/homeassistant config/homeassistant/*.yaml
+  put usr/share/visiond/container config/container/*
   put usr/share/visiond/schema docs/*.schema.json docs/openapi.json
   put usr/share/visiond/grafana docs/grafana/visiond.json
   put usr/share/visiond/prometheus docs/prometheus/alerts.yml
@@ -140,7 +142,7 @@ put_documents() { # DOC
   for file in docs/*.md; do
     case ${file##*/} in design.md | tour.md) continue ;; esac
     sed -zE -e 's#\]\(\.\./config/visiond\.toml#](examples/visiond.toml#g' -e 's#\]\(\.\./config/examples#](examples#g' \
-      -e 's#\]\(\.\./config/models#](../../visiond/models#g' -e 's#\]\((prometheus|grafana)/#](../../visiond/\1/#g' \
+      -e 's#\]\(\.\./config/(models|homeassistant|container)#](../../visiond/\1#g' -e 's#\]\((prometheus|grafana)/#](../../visiond/\1/#g' \
       -e 's#\]\(([a-z.-]*schema\.json|openapi\.json)#](../../visiond/schema/\1#g' "$file" >"$1/${file##*/}"
   done
   put usr/share/doc/visiond/pictures docs/pictures/*.jpg

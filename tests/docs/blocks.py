@@ -292,6 +292,7 @@ chown -R user: .
 """
 BEFORE = {
     "README.md": PICTURES,
+    "docs/bundles.md": PICTURES,
     "docs/metrics.md": """
         head -c 24 /dev/urandom | base64 >/etc/prometheus/visiond.token
         install -m 640 -g visiond /etc/prometheus/visiond.token /etc/visiond/http.token

@@ -1,6 +1,7 @@
 //! Lines and zones: what a walk through the picture reports.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
 use std::path::Path;
 use std::process::Command;
 
@@ -8,10 +9,11 @@ use serde_json::Value;
 use visiond_tests::mosquitto::{Message, Mosquitto};
 use visiond_tests::{Daemon, picture, wait_until};
 
+use crate::clips::decoded;
 use crate::documents::assert_valid;
 
 /// Films a person whose middle goes from the right quarter of the picture to the left one in two seconds, and back.
-fn film(folder: &Path) -> String {
+pub fn film(folder: &Path) -> String {
     let film = folder.join("walk.mkv").display().to_string();
     let picture = picture("astronaut.png");
     // The frame moves over a wide grey picture with the person in its middle.
@@ -28,13 +30,13 @@ fn config(film: &str, rules: &str) -> String {
     format!(
         "[engine]\nbackend = \"rten\"\n[device]\nname = \"gate\"\n[[model]]\nname = \"objects\"\npath = \"{{model}}\"\nscore_threshold = 0.3\n\
          [[camera]]\nname = \"door\"\n[camera.source]\ntype = \"video\"\nurl = {film:?}\nrepeat = false\npace = \"fastest\"\n\
-         [camera.track]\nclasses = [\"person\"]\n{rules}\
+         [camera.track]\nclasses = [\"person\", \"car\"]\n{rules}\
          [[sink]]\nname = \"frames\"\ntype = \"file\"\npath = \"{{dir}}/frames.jsonl\"\nmessages = [\"frames\"]\n\
          [[sink]]\nname = \"events\"\ntype = \"file\"\npath = \"{{dir}}/events.jsonl\"\nmessages = [\"events\"]\n"
     )
 }
 
-const RULES: &str = "[camera.annotate]\ndirectory = \"{dir}/images\"\non_event = true\n[[camera.line]]\nname = \"middle\"\npoints = [[0.5, 0.0], [0.5, 1.0]]\nsides = [\"east\", \"west\"]\n\
+const RULES: &str = "[camera.clips]\ndirectory = \"{dir}/clips\"\n[camera.annotate]\ndirectory = \"{dir}/images\"\non_event = true\n[[camera.line]]\nname = \"middle\"\npoints = [[0.5, 0.0], [0.5, 1.0]]\nsides = [\"east\", \"west\"]\n\
     [[camera.line]]\nname = \"beside\"\npoints = [[0.5, 0.0], [0.5, 0.5]]\n\
     [[camera.zone]]\nname = \"left\"\npolygon = [[0, 0], [240, 0], [240, 256], [0, 256]]\nframe_size = [480, 256]\n\
     occupancy = { at_least = 1, lasting = \"0.5 s\" }\n\
@@ -86,6 +88,12 @@ fn a_walk_to_the_left_and_back_is_two_crossings_and_a_visit() {
         .collect();
     stored.sort();
     assert_eq!((images.len(), &images), (4, &stored), "one of each event");
+    for event in &events {
+        let clip = ended.daemon.path("clips").join(event["clip"].as_str().unwrap());
+        // The source waits for them, so the whole film is in each.
+        assert_eq!(decoded(&clip), ("mjpeg 960x512".to_owned(), 20));
+    }
+    assert_eq!(fs::read_dir(ended.daemon.path("clips")).unwrap().count(), 4);
     let log = ended.log;
     assert!(!log.contains("WARN") && !log.contains("ERROR"), "{log}");
     for line in [
@@ -103,19 +111,24 @@ fn a_walk_to_the_left_and_back_is_two_crossings_and_a_visit() {
 fn the_events_of_a_camera_that_is_away_end() {
     let folder = tempfile::tempdir().unwrap();
     let film = film(folder.path());
-    // It films once, and fails from then on.
-    let camera = format!("ffmpeg -v error -re -i {film} -pix_fmt yuv420p -f yuv4mpegpipe -");
-    let script = format!("[ -e {{dir}}/filmed ] || {camera}; touch {{dir}}/filmed; exit 1");
-    let config = config(&film, "[[camera.zone]]\nname = \"here\"\n");
+    // It repeats its film until the file `away` exists, and from then on it fails.
+    let camera = format!("exec ffmpeg -v error -re -stream_loop -1 -i {film} -pix_fmt yuv420p -f yuv4mpegpipe -");
+    let script = format!("[ ! -e {{dir}}/away ] || exit 1; echo $$ >{{dir}}/pid; {camera}");
+    let config = config(&film, "[[camera.zone]]\nname = \"here\"\nsettle = \"0 s\"\nhold = \"10 s\"\n");
     let (before, source) = config.split_once("type = \"video\"").unwrap();
     let (_, after) = source.split_once("[camera.track]").unwrap();
     let source = format!("type = \"command\"\ncommand = [\"sh\", \"-c\", {script:?}]\ncontainer = \"y4m\"\n");
     let mut daemon = Daemon::start(&format!("{before}{source}[camera.track]{after}"));
     let has = |daemon: &Daemon, wanted: &str| told(&daemon.messages("events.jsonl")).iter().any(|told| told == wanted);
     daemon.wait_until("a visit", |daemon| has(daemon, "here zone begin"));
+    fs::write(daemon.path("away"), "").unwrap();
+    let camera = fs::read_to_string(daemon.path("pid")).unwrap();
+    assert!(Command::new("kill").arg(camera.trim()).status().unwrap().success());
     daemon.wait_until("its end", |daemon| has(daemon, "here zone end  frames_missing"));
     let ended = daemon.terminate();
-    assert_eq!(told(&ended.daemon.messages("events.jsonl")).len(), 2, "it ends once");
+    let told = told(&ended.daemon.messages("events.jsonl"));
+    let count = |wanted: &str| told.iter().filter(|told| told.contains(wanted)).count();
+    assert_eq!(count(" begin"), count(" end "), "each ends once: {told:?}");
 }
 
 /// Kills the daemon again and again while eight cameras have events.
@@ -132,8 +145,12 @@ fn killed_at_any_moment_it_ends_every_event_and_counts_each_once() {
     let one = config(&film, rules).replace("repeat = false", "repeat = true").replace("fastest", "realtime");
     let (before, camera) = one.split_once("[[camera]]").unwrap();
     let (camera, after) = camera.split_once("[[sink]]").unwrap();
-    let cameras: String =
-        (0..CAMERAS).map(|n| format!("[[camera]]{}", camera.replace("door", &format!("door{n}")))).collect();
+    // One has clips of each visit and crossing.
+    let clips = "[camera.clips]\ndirectory = \"{dir}/clips\"\nbefore = \"1 s\"\nafter = \"0 s\"\n";
+    let with_clips = |n| if n == 0 { clips } else { "" };
+    let cameras: String = (0..CAMERAS)
+        .map(|n| format!("[[camera]]{}{}", camera.replace("door", &format!("door{n}")), with_clips(n)))
+        .collect();
     let config = format!("[events]\ndirectory = \"{{dir}}/state/events\"\n{before}{cameras}[[sink]]{after}")
         .replace("{dir}", &folder.path().display().to_string());
     let file = folder.path().join("events.jsonl").display().to_string();
@@ -146,7 +163,17 @@ fn killed_at_any_moment_it_ends_every_event_and_counts_each_once() {
     }
     let enough = daemon.count(&file) + 20;
     daemon.wait_until("events after the last kill", |daemon| daemon.count(&file) >= enough);
+    let stored = || fs::read_dir(folder.path().join("clips")).into_iter().flatten().map(|entry| entry.unwrap().path());
+    let is_clip = |path: &Path| path.extension().is_some_and(|extension| extension == "mp4");
+    daemon.wait_until("a clip", |_| stored().any(|path| is_clip(&path)));
     let ended = daemon.terminate();
+    for path in stored() {
+        // A slow machine may not finish the last ones in time.
+        assert!(is_clip(&path) || ended.log.contains("not stored in time"), "{} is left", path.display());
+    }
+    for path in stored().filter(|path| is_clip(path)) {
+        assert!(decoded(&path).1 > 0, "{} can be played", path.display());
+    }
     let mut ids = BTreeSet::new();
     let text = |event: &Value, key: &str| event[key].as_str().unwrap_or_default().to_owned();
     // A message that may not have arrived is sent again with the same id.
@@ -192,8 +219,8 @@ fn an_event_that_is_under_way_ends_with_the_daemon_its_rule_and_its_tracks() {
         seen(daemon, "here zone end  rule_removed") && seen(daemon, "there zone begin")
     });
     daemon.reconfigure(&with(&whole("there")).replace(
-        "classes = [\"person\"]\n",
-        "classes = [\"person\"]\n[[camera.privacy]]\npolygon = [[0, 0], [0.01, 0], [0.01, 0.01]]\n",
+        "classes = [\"person\", \"car\"]\n",
+        "classes = [\"person\", \"car\"]\n[[camera.privacy]]\npolygon = [[0, 0], [0.01, 0], [0.01, 0.01]]\n",
     ));
     daemon.wait_until("the end of the old tracks, and new ones", |daemon| {
         let told = told(&daemon.messages("events.jsonl"));

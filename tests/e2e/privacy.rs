@@ -227,10 +227,13 @@ fn once_a_reload_has_answered_no_output_shows_a_frame_without_the_new_mask() {
     let stored = |daemon: &Daemon| -> BTreeSet<_> {
         fs::read_dir(daemon.path("pictures")).unwrap().map(|entry| entry.unwrap().path()).collect()
     };
-    for masks in [OVER_IT.to_owned(), String::new(), format!("{OVER_IT}fill = [0, 0, 255]\n")] {
+    let all = [OVER_IT.to_owned(), String::new(), format!("{OVER_IT}fill = [0, 0, 255]\n")];
+    // `VISIOND_RELOADS=200` makes it a longer run.
+    let reloads = std::env::var("VISIOND_RELOADS").map_or(all.len(), |reloads| reloads.parse().unwrap());
+    for masks in all.iter().cycle().take(reloads) {
         // Somebody watches, so that images are waiting.
         drop(stream(&daemon, "door", 2));
-        daemon.rewrite(&slow(&masks));
+        daemon.rewrite(&slow(masks));
         assert_eq!(place.ask("POST", "/api/v1/reload", &[], "").json()["applied"], true);
         let (before, messages) = (stored(&daemon), of_slow(&daemon));
         let mut later = vec![ask(&daemon, "/cameras/door/snapshot.jpg?overlay=1", "").bytes()];

@@ -222,7 +222,9 @@ fn a_second_model_comes_and_goes_while_other_cameras_lose_no_frame_and_tracks_go
         let messages = managed.messages("changes").into_iter();
         messages.filter(|message| message["model"]["name"] == model).collect::<Vec<_>>()
     };
-    for round in 0..20 {
+    // `VISIOND_RELOADS=200` makes it a longer run.
+    let reloads = std::env::var("VISIOND_RELOADS").map_or(20, |reloads| reloads.parse().unwrap());
+    for round in 0..reloads {
         let models = ["[\"tiny\", \"two\"]", "[\"tiny\"]"][round % 2];
         let before = of(&managed, "two").len();
         let status = managed.reload(&config(models));

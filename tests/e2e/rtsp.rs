@@ -4,13 +4,14 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{BufRead, BufReader};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
 use visiond_tests::port::Port;
-use visiond_tests::{Daemon, root, run, stderr, video};
+use visiond_tests::{Daemon, root, run, skip, stderr, video};
 
 /// By how much the memory may grow with nine hostile cameras, which send more than 1 GB. Three of them play, at some 15 MiB each.
 const MOST_GROWN: u64 = 200 << 20;
@@ -191,6 +192,57 @@ fn a_camera_that_comes_back_is_played_again_and_every_restart_is_counted() {
         behind.split(' ').next().unwrap().parse().unwrap()
     };
     assert!(number("failed ") >= 1 && number("failed ") == number("reopened "), "{line}");
+}
+
+#[test]
+fn a_camera_that_gstreamer_decodes_gives_the_detections_of_its_video() {
+    let folder = tempfile::tempdir().unwrap();
+    let has = |element: &&str| {
+        let inspect = Command::new("gst-inspect-1.0").arg(element).output();
+        inspect.is_ok_and(|output| output.status.success())
+    };
+    if let Some(missing) = ["h264parse", "avdec_h264", "videoconvert", "gdppay"].iter().find(|element| !has(element)) {
+        skip(&format!("GStreamer or its element {missing} is missing"));
+        return;
+    }
+    // The daemon finds it before the real one, which it runs with software elements in place of NVIDIA's.
+    let program = folder.path().join("gst-launch-1.0");
+    let script = "#!/bin/sh\necho NvMMLiteOpen\nfor argument; do\n  shift\n  case $argument in\n    \
+                  nvv4l2decoder) set -- \"$@\" avdec_h264 max-threads=1 ;;\n    disable-dpb=true) ;;\n    \
+                  nvvidconv) set -- \"$@\" videoconvert ;;\n    *) set -- \"$@\" \"$argument\" ;;\n  esac\ndone\n\
+                  PATH=${PATH#*:} exec gst-launch-1.0 \"$@\"\n";
+    fs::write(&program, script).unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    let path = format!("{}:{}", folder.path().display(), std::env::var("PATH").unwrap());
+    let file = folder.path().join("street.h264");
+    stream(&file, &H264);
+    let film = format!(
+        "[[camera]]\nname = \"gate\"\nsource = {{ type = \"video\", url = \"{}\", pace = \"fastest\" }}\n",
+        file.display()
+    );
+    let expected = detections(&Daemon::start(&config("{model}", &film)).finish().daemon.messages("out.jsonl"));
+    assert_eq!(expected.len(), 40);
+    let server = Server::start(&file, &["--fps", "10", "--at-end", "loop"]);
+    let camera = format!(
+        "[[camera]]\nname = \"gate\"\nsource = {{ type = \"rtsp\", url = \"rtsp://127.0.0.1:{}/live\", timeout = \"5min\", \
+         decoder = \"gstreamer\" }}\n",
+        server.port
+    );
+    let mut daemon = Daemon::start_with(&config("{model}", &camera), |command| {
+        command
+            .env("PATH", &path)
+            .env("DISPLAY", ":77")
+            .env("XDG_CACHE_HOME", folder.path())
+            .env_remove("GST_REGISTRY");
+    });
+    daemon.wait_until("messages", |daemon| daemon.count("out.jsonl") >= 5);
+    let ended = daemon.terminate();
+    assert_eq!(ended.status.code(), Some(0), "{}", ended.log);
+    assert!(ended.log.contains("h264 yuv420p, 384x288, by GStreamer as nv12"), "{}", ended.log);
+    assert!(folder.path().join("visiond/gstreamer.bin").exists(), "the list of plugins is kept");
+    for (sequence, found) in detections(&ended.daemon.messages("out.jsonl")) {
+        assert_eq!(Some(&found), expected.get(&(sequence % 40)), "frame {sequence}");
+    }
 }
 
 /// The number of messages of a camera.

@@ -3,6 +3,7 @@
 use std::fs;
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use visiond_tests::{Daemon, HANG};
@@ -96,5 +97,31 @@ fn another_machine_has_none_of_it() {
     let ended = daemon.terminate();
     assert!(!ended.log.contains("Jetson"), "{}", ended.log);
     let summary: serde_json::Value = serde_json::from_slice(&fs::read(summary).unwrap()).unwrap();
+    assert!(summary.get("jetson").is_none());
+}
+
+#[test]
+fn a_pc_with_nvidias_driver_reports_the_load_and_the_clock_of_its_gpu() {
+    let root = tempfile::tempdir().unwrap();
+    let (source, library) = (root.path().join("nvml.c"), root.path().join("libnvidia-ml.so.1"));
+    fs::write(&source, include_str!("../../daemon/system/src/thermal/tests/nvml.c")).unwrap();
+    let status = Command::new("cc").args(["-shared", "-fPIC", "-o"]).args([&library, &source]).status().unwrap();
+    assert!(status.success());
+    let path = root.path().join("notify");
+    let socket = UnixDatagram::bind(&path).unwrap();
+    socket.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
+    let summary = root.path().join("summary.json");
+    let mut daemon = Daemon::start_with(CONFIG, |command| {
+        command.env("NOTIFY_SOCKET", &path).env("VISIOND_SYSTEM_ROOT", root.path()).arg("--summary-json").arg(&summary);
+        command.env("LD_LIBRARY_PATH", root.path());
+    });
+    status_with(&socket, " | GPU 97 %");
+    // Written by another thread than the status.
+    daemon.wait_for_log("GPU 97 % busy");
+    let ended = daemon.terminate();
+    assert!(ended.log.contains("GPU 97 % busy at 1575 MHz") && !ended.log.contains("Jetson"), "{}", ended.log);
+    let summary: serde_json::Value = serde_json::from_slice(&fs::read(summary).unwrap()).unwrap();
+    assert_eq!(summary["gpu"]["load_now_percent"], 97.0);
+    assert_eq!(summary["gpu"]["clock_mhz"], 1575);
     assert!(summary.get("jetson").is_none());
 }

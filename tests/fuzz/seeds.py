@@ -3,9 +3,13 @@
 tests/fuzz/run writes them into files. Inputs that fuzzing found in addition are in tests/fuzz/corpus.
 """
 
+import base64
+import hashlib
+import io
 import json
 import re
 import struct
+import tarfile
 import zlib
 from pathlib import Path
 
@@ -174,6 +178,25 @@ def redact():
     ]  # fmt: skip
 
 
+def bundle():
+    """Archives of one file, of several, and one whose manifest names a folder above; the first byte says that they are not compressed."""
+    signature = "untrusted comment: signature\n" + base64.b64encode(b"ED" + bytes(72)).decode() + "\ntrusted comment: street 7\n" + base64.b64encode(bytes(64)).decode() + "\n"
+
+    def archive(names, *more):
+        listed = "".join(f'[[file]]\npath = "{name}"\nbytes = 3\nsha256 = "{hashlib.sha256(b"abc").hexdigest()}"\n' for name in names)
+        manifest = f'format = 1\nname = "street"\nversion = 7\n{"".join(more)}[[model]]\nfile = "{names[0]}"\n{listed}'
+        out = io.BytesIO()
+        with tarfile.open(fileobj=out, mode="w", format=tarfile.USTAR_FORMAT) as tar:
+            for name, content in [("manifest.toml", manifest.encode()), ("manifest.toml.minisig", signature.encode()), *((name, b"abc") for name in names)]:
+                info = tarfile.TarInfo(name)
+                info.size = len(content)
+                tar.addfile(info, io.BytesIO(content))
+        return b"\1" + out.getvalue()
+
+    proof = '[proof]\nreference = "r.json"\npictures = ["p/a.png"]\nmin_iou = 0.9\n'
+    return [archive(["m.onnx"], 'card = "m.onnx"\n'), archive(["m.onnx", "r.json", "p/a.png"], 'expires = 2027-01-01\n', proof), archive(["../m.onnx"])]
+
+
 def y4m():
     return [line.encode() for line in ["YUV4MPEG2 W768 H576 F10:1 Ip A0:0 C420jpeg XYSCSS=420JPEG XCOLORRANGE=FULL", "YUV4MPEG2 W5 H3 I? F0:0 Cmono",
                                        "YUV4MPEG2 W640 H480 F30000:1001 C420paldv XCOLORRANGE=LIMITED"]]  # fmt: skip
@@ -287,6 +310,7 @@ def tracker():
 
 SEEDS = {
     "backend": onnx,
+    "bundle": bundle,
     "card": lambda: files("config/models/*.toml"),
     "config": config,
     "ffprobe": ffprobe,

@@ -39,7 +39,7 @@ MANY = 64
 # The largest share of a core per stream, with this many cameras.
 MOST_CPU = {16: 0.01, 64: 0.007}
 # Rounds of six parts: without tracks, with them, with rules, and back.
-TRACK_ROUNDS = 4
+TRACK_ROUNDS = 8
 # Rules of a camera.
 RULES = 20
 # The most CPU of two models on each camera, as times that of one.

@@ -72,6 +72,9 @@ def fuzz(base, folder, examples):
     document = json.loads(ask(base, "/api/v1/openapi.json"))
     for path in ENDLESS + SLOW:
         del document["paths"][path]
+    # A camera that is switched off has no images, and publishes nothing.
+    change = document["paths"]["/api/v1/cameras/{name}/settings"]["post"]["requestBody"]["content"]["application/json"]
+    del change["schema"]["properties"]["enabled"]
     # Half of the names are the camera's.
     for methods in document["paths"].values():
         for operation in methods.values():
@@ -82,7 +85,8 @@ def fuzz(base, folder, examples):
     path.write_text(json.dumps(document))
     command = [sys.executable, "-m", "schemathesis.cli", "run", str(path), "--url", base]
     command += ["-H", f"Authorization: Bearer {TOKEN}", "--checks", "all", "--max-examples", str(examples)]
-    command += ["--request-timeout", str(HANG_S), "--seed", "1", "--continue-on-failure", "--workers", "2"]
+    # One thread: the `ast.parse` of Python 3.11, which hypothesis uses, fails in two at a time.
+    command += ["--request-timeout", str(HANG_S), "--seed", "1", "--continue-on-failure", "--workers", "1"]
     command += ["--phases", "examples,coverage,fuzzing"]
     return subprocess.run(command, cwd=folder, env=os.environ | {"HYPOTHESIS_STORAGE_DIRECTORY": str(folder / "h")}).returncode
 

@@ -33,6 +33,7 @@ PHONE = {"viewport": {"width": 390, "height": 844}, "is_mobile": True, "has_touc
 DESK = {"viewport": {"width": 1440, "height": 900}}
 # The network's class 0, as boxes of it are drawn.
 GREEN = (38, 255, 99)
+TOKEN = "a-secret-of-this-test"
 MODULES = pathlib.Path(__file__).resolve().parents[2] / "daemon/web/src/page"
 
 # Of the picture that is shown large: how many of its pixels have about this colour.
@@ -176,6 +177,15 @@ class LivePage(unittest.TestCase):
 
     def daemon(self, config, **how):
         return self.entered(Daemon(config, **how))
+
+    def guarded(self, daemon, config, keys=""):
+        """Runs the daemon with a token and these keys of `[http]`."""
+        secret = daemon.path("token")
+        secret.write_text(TOKEN + "\n")
+        secret.chmod(0o600)
+        daemon.http += f'token = "{secret}"\n{keys}\n'
+        daemon.write(config)
+        self.entered(daemon)
 
     def modules(self):
         """An empty page that can import the page's own modules."""
@@ -970,38 +980,28 @@ class LivePage(unittest.TestCase):
 
     def test_the_token_is_asked_for_once(self):
         daemon = Daemon(pattern("bars"))
-        secret = daemon.path("token")
-        secret.write_text("a-secret-of-this-test\n")
-        secret.chmod(0o600)
-        daemon.http += f'token = "{secret}"\n'
-        daemon.write(pattern("bars"))
-        self.entered(daemon)
+        self.guarded(daemon, pattern("bars"))
         page = self.open(daemon, wanted=False)
         self.accessible(page)
         self.picture(page, "login")
         page.fill("#token", "not the token")
         page.click("button")
         self.assertIn("Wrong token", self.text(page, "#refused"))
-        page.fill("#token", "a-secret-of-this-test")
+        page.fill("#token", TOKEN)
         page.click("button")
         wait("boxes on the picture", lambda: self.boxes(page))
 
 
     def test_below_a_path_of_a_proxy_all_of_it_works(self):
         daemon = Daemon(pattern("bars"))
-        secret = daemon.path("token")
-        secret.write_text("a-secret-of-this-test\n")
-        secret.chmod(0o600)
-        daemon.http += f'token = "{secret}"\n'
-        daemon.write(pattern("bars"))
-        self.entered(daemon)
+        self.guarded(daemon, pattern("bars"))
         proxy = Proxy("/cam/", daemon.port)
         self.addCleanup(proxy.close)
         page = self.open(proxy, wanted=False)
         page.fill("#token", "not the token")
         page.click("button")
         self.assertIn("Wrong token", self.text(page, "#refused"))
-        page.fill("#token", "a-secret-of-this-test")
+        page.fill("#token", TOKEN)
         page.click("button")
         wait("boxes on the picture", lambda: self.boxes(page))
         self.assertEqual(page.url, proxy.url)
@@ -1057,6 +1057,30 @@ class LivePage(unittest.TestCase):
         page.mouse.down()
         page.mouse.move(*self.spot(page, *end), steps=3)
         page.mouse.up()
+
+    def finger(self, page):
+        """Returns what drags a finger from one point of the picture to another."""
+        touch = page.context.new_cdp_session(page)
+
+        def drag(start, end):
+            for at in range(5):
+                x, y = self.spot(page, *(a + (b - a) * at / 4 for a, b in zip(start, end)))
+                touch.send("Input.dispatchTouchEvent", {"type": "touchMove" if at else "touchStart", "touchPoints": [{"x": x, "y": y}]})
+            touch.send("Input.dispatchTouchEvent", {"type": "touchEnd", "touchPoints": []})
+
+        return drag
+
+    def draw(self, page, wanted):
+        """Drags the corners of the chosen shape to these pixels by mouse. A mouse is at a whole pixel of the screen, so keys do the rest."""
+        for at, point in enumerate(wanted):
+            self.drag(page, self.corners(page)[at], point)
+            page.locator("#shapes g[role]").nth(at).focus()
+            (x, y), (now_x, now_y) = point, self.corners(page)[at]
+            for key, steps in (("ArrowRight", x - now_x), ("ArrowLeft", now_x - x), ("ArrowDown", y - now_y), ("ArrowUp", now_y - y)):
+                self.assertLess(steps, 5, "a drag ends near where the mouse was")
+                for _ in range(steps):
+                    page.keyboard.press(key)
+        self.assertEqual(self.corners(page), wanted)
 
     def reloaded(self, daemon, page, config):
         daemon.write(config)
@@ -1161,8 +1185,8 @@ classes = ["car", "a \\"truck\\""]"""
         self.assertEqual(page.locator("#shapes").is_visible(), False)
         page.locator("#masks-open").click()
         self.assertEqual(self.toml(page).count("[[camera"), 2)
-        page.get_by_role("button", name="Load again").click()
-        wait("all masks", lambda: self.toml(page).count("[[camera") == 4)
+        self.load_again(page)
+        self.assertEqual(self.toml(page).count("[[camera"), 4)
         for _ in range(4):
             page.locator("#masks-list button", has_text="Delete").first.click()
         self.assertIn("has no masks, lines and zones", self.toml(page))
@@ -1237,7 +1261,7 @@ classes = ["car", "a \\"truck\\""]"""
     def test_without_the_masks_of_the_configuration_there_is_nothing_to_copy(self):
         _, page = self.masked("[[camera.ignore]]\npolygon = [[0, 0], [0.31, 0], [0.28, 0.2], [0, 0.25]]\n")
         loaded = self.toml(page)
-        page.route("**/api/v1/config", lambda route: route.fulfill(status=500, body="{}"))
+        page.route("**/shapes", lambda route: route.fulfill(status=500, body="{}"))
         page.reload()
         wait("the size of the frames", lambda: page.locator("#masks-open").is_enabled())
         page.locator("#masks-open").click()
@@ -1246,22 +1270,15 @@ classes = ["car", "a \\"truck\\""]"""
         self.assertEqual([button.is_enabled() for button in buttons.all()], 6 * [False])
         self.assertEqual(self.toml(page), "")
         self.accessible(page)
-        page.unroute("**/api/v1/config")
-        page.get_by_role("button", name="Load again").click()
-        wait("the masks", lambda: self.toml(page) == loaded)
+        page.unroute("**/shapes")
+        self.load_again(page)
+        self.assertEqual(self.toml(page), loaded)
         self.assertFalse(page.locator("#masks-note").is_visible())
 
     def test_a_mask_is_drawn_by_touch_on_a_narrow_phone(self):
         small = {**PHONE, "viewport": {"width": 360, "height": 640}}
         daemon, page = self.masked(**small)
-        touch = page.context.new_cdp_session(page)
-
-        def drag(start, end):
-            for at in range(5):
-                x, y = self.spot(page, *(a + (b - a) * at / 4 for a, b in zip(start, end)))
-                touch.send("Input.dispatchTouchEvent", {"type": "touchMove" if at else "touchStart", "touchPoints": [{"x": x, "y": y}]})
-            touch.send("Input.dispatchTouchEvent", {"type": "touchEnd", "touchPoints": []})
-
+        drag = self.finger(page)
         page.get_by_role("button", name="Add privacy mask").tap()
         page.locator("#large").scroll_into_view_if_needed()
         before = page.evaluate("scrollY")
@@ -1452,7 +1469,7 @@ occupancy = { at_least = 3, lasting = "0.1 s" }
               events.add(event(4, 'c', 'end', { reason: 'track_lost' }));
               const painted = () => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
               await painted();
-              const rows = [...document.querySelectorAll('li')].map((row) => [...row.children].slice(2).map((part) => part.textContent));
+              const rows = [...document.querySelectorAll('li')].map((row) => [...row.children].slice(2, 6).map((part) => part.textContent));
               for (let at = 0; at < 1000; at += 1) events.add(event(5, `n${at}`, 'moment', { kind: 'line', to: 'shop' }));
               await painted();
               return [calls.slice(0, 3), rows, document.querySelectorAll('li').length];
@@ -1509,15 +1526,7 @@ occupancy = { at_least = 3, lasting = "0.1 s" }
                 daemon, page = self.ruled("")
                 page.get_by_role("button", name="Add zone").click()
                 wanted = [(120, 40), (500, 60), (500, 360), (left, 360)]
-                for at, point in enumerate(wanted):
-                    self.drag(page, self.corners(page)[at], point)
-                    page.locator("#shapes g[role]").nth(at).focus()
-                    (x, y), (now_x, now_y) = point, self.corners(page)[at]
-                    for key, steps in (("ArrowRight", x - now_x), ("ArrowLeft", now_x - x), ("ArrowDown", y - now_y), ("ArrowUp", now_y - y)):
-                        self.assertLess(steps, 5, "a drag ends near where the mouse was")
-                        for _ in range(steps):
-                            page.keyboard.press(key)
-                self.assertEqual(self.corners(page), wanted)
+                self.draw(page, wanted)
                 page.get_by_label("Name of zone 1").fill("dock")
                 self.accessible(page)
                 self.picture(page, "zone", full_page=True)
@@ -1529,14 +1538,7 @@ occupancy = { at_least = 3, lasting = "0.1 s" }
 
     def test_a_line_is_drawn_by_touch_with_the_names_of_its_sides(self):
         daemon, page = self.ruled("[camera.track]\n", **{**PHONE, "viewport": {"width": 320, "height": 640}})
-        touch = page.context.new_cdp_session(page)
-
-        def drag(start, end):
-            for at in range(5):
-                x, y = self.spot(page, *(a + (b - a) * at / 4 for a, b in zip(start, end)))
-                touch.send("Input.dispatchTouchEvent", {"type": "touchMove" if at else "touchStart", "touchPoints": [{"x": x, "y": y}]})
-            touch.send("Input.dispatchTouchEvent", {"type": "touchEnd", "touchPoints": []})
-
+        drag = self.finger(page)
         page.get_by_role("button", name="Add line").tap()
         page.locator("#large").scroll_into_view_if_needed()
         self.assertEqual(self.corners(page), [(192, 180), (448, 180)])
@@ -1605,13 +1607,13 @@ visits = true"""
         line = f'[[camera.line]]\nname = "gate"\npoints = [[0, 0.5], [1, 0.5]]\nsides = ["left", "right"]\n{seen}'
         zone = f'[[camera.zone]]\nname = "all"\npolygon = []\nvisits = true\nparked = false\n{seen}'
         self.reloaded(daemon, page, f"{pattern('bars')}[camera.track]\n{line}{zone}")
-        page.get_by_role("button", name="Load again").click()
+        self.load_again(page)
         short = '[[camera.line]]\nname = "gate"\npoints = [[0, 0.5], [1, 0.5]]\n\n[[camera.zone]]\nname = "all"'
-        wait("those without defaults", lambda: self.toml(page) == short)
+        self.assertEqual(self.toml(page), short)
         self.assertIn("no changes", self.reloaded(daemon, page, f"{pattern('bars')}[camera.track]\n{self.toml(page)}"))
         self.reloaded(daemon, page, config)
-        page.get_by_role("button", name="Load again").click()
-        wait("the first ones", lambda: "dock" in self.toml(page))
+        self.load_again(page)
+        self.assertIn("dock", self.toml(page))
         # A zone without a polygon gets one when a corner of the frame is moved.
         page.get_by_role("button", name="Zone 2", exact=True).click()
         self.assertEqual(self.corners(page), [(0, 0), (640, 0), (640, 360), (0, 360)])
@@ -1620,6 +1622,272 @@ visits = true"""
         self.assertIn('name = "yard"\npolygon = [[0.015625, 0], [1, 0], [1, 1], [0, 1]]', self.toml(page))
         page.get_by_role("button", name="Delete zone 1").click()
         self.assertNotIn("dock", self.toml(page))
+
+    # A camera that sees the bars, as somebody wrote it.
+    COMMENTED = f"""
+# The gate.
+{pattern("bars").strip()}   # not too fast
+[camera.track]   # for the lines
+unseen = "60 s"
+
+# Nobody counts here.
+[[camera.ignore]]
+polygon = [[0.0, 0.0], [0.1, 0.0], [0.1, 0.1]]   # the flag
+classes = ["flag"]
+
+# The end.
+"""
+
+    def changing(self, config, keys="allow_changes = true", name="bars", **how):
+        """A daemon whose page may change the configuration, and the page with the editor open."""
+        daemon = Daemon(config)
+        daemon.path("white.png").write_bytes(white_png(320, 180))
+        self.guarded(daemon, config, keys)
+        page = self.open(daemon, wanted=False, **how)
+        page.fill("#token", TOKEN)
+        page.click("button")
+        wait("the size of the frames", lambda: page.locator("#masks-open").is_enabled())
+        page.locator("#masks-open").click()
+        wait("the masks", lambda: self.toml(page))
+        wait("all figures", lambda: all(figure in self.text(page, "#glance") for figure in ("Age p99", "of a core")))
+        return daemon, page
+
+    @staticmethod
+    def load_again(page):
+        """Presses Load again, and waits until the answer is shown: an edit before that counts instead of it."""
+        page.get_by_role("button", name="Load again").click()
+        wait("the configuration", lambda: page.get_attribute("#masks", "aria-busy") == "false")
+
+    @staticmethod
+    def applied(page, press="click"):
+        """Presses Apply by `click`, `tap` or `Enter`, and waits until the change is in force."""
+        button = page.locator("#masks-apply")
+        button.press(press) if press == "Enter" else getattr(button, press)()
+        wait("the outcome", lambda: button.inner_text().startswith("Applied in "))
+
+    @staticmethod
+    def ask(daemon, page, method, path, **how):
+        """Sends a request with the token, and gives the status and the answer."""
+        answer = page.request.fetch(f"{daemon.url}/{path}", method=method, **{**how, "headers": {"authorization": f"Bearer {TOKEN}", **how.get("headers", {})}})
+        return answer.status, answer
+
+    def test_a_zone_that_is_applied_counts_to_a_pixel_and_all_else_in_the_file_stays(self):
+        # As of the zone that is pasted: the lower middle of bar 2 is at 200, 360.
+        for left in (200, 201):
+            with self.subTest(left):
+                daemon, page = self.changing(self.COMMENTED)
+                before = daemon.config.read_text()
+                page.get_by_role("button", name="Add zone").click()
+                wanted = [(120, 40), (500, 60), (500, 360), (left, 360)]
+                self.draw(page, wanted)
+                page.get_by_label("Name of zone 1").fill("dock")
+                self.assertEqual(daemon.config.read_text(), before)
+                self.accessible(page)
+                self.picture(page, "apply", full_page=True)
+                self.applied(page)
+                self.inside(daemon, page, "dock", wanted)
+                after = daemon.config.read_text()
+                head, _, tail = before.partition("\n# The end.\n")
+                self.assertTrue(after.startswith(head) and after.endswith("\n# The end.\n" + tail), after)
+                added = after[len(head) : -len("\n# The end.\n" + tail)]
+                self.assertRegex(added, r'^\n\[\[camera\.zone\]\]\nname = "dock"\npolygon = \[\[0\.1875, .*\]\]\n$')
+                # By keyboard alone.
+                page.locator("#shapes g[role]").first.focus()
+                page.keyboard.press("Shift+ArrowLeft")
+                self.applied(page, "Enter")
+                self.assertEqual(page.evaluate("document.activeElement.id"), "masks-apply")
+                again = daemon.config.read_text()
+                [(was, now)] = [pair for pair in zip(after.splitlines(), again.splitlines()) if pair[0] != pair[1]]
+                self.assertTrue(was.startswith("polygon = [[0.1875, ") and now.startswith("polygon = [[0.171875, "), (was, now))
+                self.assertEqual(self.corners(page)[0], (110, 40))
+                # A camera that has no frame yet has no snapshot; the page was not logged in at first.
+                self.assertEqual([each for each in page.complaints if "404" not in each and "401" not in each], [])
+
+    def test_masks_are_applied_by_touch_and_one_that_hides_something_only_if_that_is_confirmed(self):
+        mask = "[[camera.privacy]]   # the window\npolygon = [[0.5, 0.5], [1.0, 0.5], [1.0, 1.0], [0.5, 1.0]]\n"
+        daemon, page = self.changing(white("door", "", mask), **{**PHONE, "viewport": {"width": 360, "height": 640}})
+        before = daemon.config.read_text()
+        drag = self.finger(page)
+        page.get_by_role("button", name="Add privacy mask").tap()
+        page.locator("#large").scroll_into_view_if_needed()
+        drag((128, 72), (40, 20))
+        drawn = self.corners(page)
+        self.assertLess(math.dist(drawn[0], (40, 20)), 3)
+        self.applied(page, "tap")
+        both = touched(drawn, 320, 180) | touched([(160, 90), (320, 90), (320, 180), (160, 180)], 320, 180)
+        snapshot = lambda: self.black(daemon, page, 320, 180)
+        self.assertEqual(snapshot(), both)
+        self.assertTrue(daemon.config.read_text().startswith(before.rstrip("\n")))
+        # Neither a deleted nor a smaller mask is applied unless a person confirms it.
+        asked = []
+        page.on("dialog", lambda dialog: asked.append(dialog.message) or (dialog.dismiss() if len(asked) == 1 else dialog.accept()))
+        page.get_by_role("button", name="Delete privacy mask 1").tap()
+        page.locator("#masks-apply").tap()
+        wait("the question", lambda: page.title() and asked)
+        self.assertIn("1 privacy mask of door will go or change", asked[0])
+        wait("the button", lambda: page.locator("#masks-apply").is_enabled())
+        self.assertEqual((snapshot(), daemon.config.read_text().count("# the window")), (both, 1))
+        self.applied(page, "tap")
+        self.assertEqual((snapshot(), daemon.config.read_text().count("# the window")), (touched(drawn, 320, 180), 0))
+        self.assertEqual(len(asked), 2)
+        self.no_sideways(page)
+        self.accessible(page)
+
+    def test_a_change_is_refused_without_permission_and_after_another_edit(self):
+        daemon, page = self.changing(self.COMMENTED, keys="")
+        self.assertFalse(page.locator("#masks-apply").is_visible())
+        path = "api/v1/cameras/bars/shapes"
+        status, shapes = self.ask(daemon, page, "GET", path)
+        self.assertEqual((status, shapes.json()["allowed"]), (200, False))
+        before = daemon.config.read_text()
+        none = {"privacy": [], "ignore": [], "line": [], "zone": []}
+        version = {"if-match": shapes.headers["etag"]}
+        self.assertEqual(self.ask(daemon, page, "PUT", path, data=none, headers=version)[0], 403)
+        daemon.write(self.COMMENTED)
+        daemon.config.write_text(before.replace("[http]\n", "[http]\nallow_changes = true\n"))
+        self.assertEqual(self.ask(daemon, page, "POST", "api/v1/reload")[0], 200)
+        # The version is that of the file before.
+        self.assertEqual(self.ask(daemon, page, "PUT", path, data=none, headers=version)[0], 412)
+        self.assertEqual(self.ask(daemon, page, "PUT", path, data=none)[0], 428)
+        # Another site's page cannot do it, even with the cookie.
+        other = page.context.request.fetch(f"{daemon.url}/{path}", method="PUT", data=none, headers={**version, "origin": "http://elsewhere.test"})
+        self.assertEqual(other.status, 403)
+        self.load_again(page)
+        self.assertTrue(page.locator("#masks-apply").is_visible())
+        # Somebody edits the file while the page draws.
+        page.get_by_role("button", name="Add zone").click()
+        edited = daemon.config.read_text() + "# another edit\n"
+        daemon.config.write_text(edited)
+        page.locator("#masks-apply").click()
+        wait("the reason", lambda: "has changed since the editor loaded it" in self.text(page, "#masks-note"))
+        self.assertEqual(daemon.config.read_text(), edited)
+        self.accessible(page)
+        self.load_again(page)
+        self.assertNotIn("zone", self.toml(page))
+        page.get_by_role("button", name="Add zone").click()
+        self.applied(page)
+        self.assertTrue(daemon.config.read_text().endswith("# another edit\n"))
+
+    def test_a_change_that_the_reload_refuses_leaves_the_file_as_it_was(self):
+        daemon, page = self.changing(self.COMMENTED)
+        # An edit that is not in force: a model that the check of the file accepts, and that cannot be loaded.
+        broken = daemon.path("broken.onnx")
+        broken.write_text("no model")
+        shutil.copy(pathlib.Path(NETWORK).with_suffix(".toml"), broken.with_suffix(".toml"))
+        edited = daemon.config.read_text().replace(str(NETWORK), str(broken))
+        daemon.config.write_text(edited)
+        path = "api/v1/cameras/bars/shapes"
+        _, shapes = self.ask(daemon, page, "GET", path)
+        new = {"privacy": [], "ignore": [], "line": [], "zone": [{"table": {"name": "all"}}]}
+        status, answer = self.ask(daemon, page, "PUT", path, data=new, headers={"if-match": shapes.headers["etag"]})
+        self.assertEqual((status, answer.json()["applied"]), (409, False))
+        self.assertIn("broken.onnx", answer.json()["detail"])
+        self.assertIn("configuration rejected", daemon.log())
+        self.assertEqual(daemon.config.read_text(), edited)
+        self.assertEqual(list(daemon.config.parent.glob(".*.part")), [])
+
+    def test_what_the_daemon_refuses_is_said_beside_the_shape(self):
+        rules = """[[camera.line]]
+name = "door"
+points = [[0.2, 0.5], [0.8, 0.5]]
+unless = ["yard"]
+
+[[camera.zone]]
+name = "yard"
+"""
+        daemon, page = self.changing(pattern("bars") + self.STEADY + rules)
+        before = daemon.config.read_text()
+        page.get_by_role("button", name="Delete zone 1").click()
+        page.locator("#masks-apply").click()
+        line = page.locator("#masks-list li").first
+        wait("the reason", lambda: "is refused: " in line.inner_text())
+        self.assertIn("yard", line.locator(".reason").inner_text())
+        self.assertIn("Line 1 is refused", page.text_content("#spoken"))
+        self.assertEqual(page.evaluate("document.activeElement.textContent"), "Line 1")
+        self.assertFalse(page.locator("#masks-note").is_visible())
+        self.assertEqual((daemon.config.read_text(), page.locator("#masks-apply").is_enabled()), (before, False))
+        self.accessible(page)
+        # What is wrong elsewhere is said as a whole.
+        self.load_again(page)
+        self.assertIn("zone", self.toml(page))
+        daemon.config.write_text(before.replace("threads = 1", "threads = -1"))
+        self.load_again(page)
+        page.get_by_label("Name of line 1").fill("gate")
+        page.locator("#masks-apply").click()
+        wait("the reason", lambda: "threads" in self.text(page, "#masks-note"))
+        # Without the right to write the file there is no button, and the reason.
+        page.route("**/shapes", lambda route: route.fulfill(json={**route.fetch().json(), "reason": "cannot replace the file"}))
+        self.load_again(page)
+        self.assertIn("cannot replace the file", self.text(page, "#masks-note"))
+        self.assertFalse(page.locator("#masks-apply").is_visible())
+
+    def test_events_have_their_images_in_the_list(self):
+        stored = '[camera.annotate]\ndirectory = "{dir}/images"\non_event = true\nkeep = 100\n'
+        daemon = Daemon("")
+        self.guarded(daemon, pattern("bars") + stored + self.RULES, "allow_changes = true")
+        page = self.open(daemon, wanted=False)
+        page.fill("#token", TOKEN)
+        page.click("button")
+        images = page.locator("#events-list img")
+        shown = lambda: images.evaluate_all("(all) => all.filter((one) => one.complete && one.naturalWidth === 640).length")
+        wait("images of all events", lambda: page.locator("#events-list li").count() == 13 and images.count() == 13)
+        images.first.scroll_into_view_if_needed()
+        wait("the first images", lambda: shown() > 3)
+        self.accessible(page)
+        self.picture(page, "event-images", full_page=True)
+        with page.context.expect_page() as opened:
+            images.first.click()
+        large = opened.value
+        wait("the large image", lambda: large.evaluate("document.images[0]?.naturalWidth ?? 0") == 640)
+        event = page.locator("#events-list li").first.get_attribute("data-key")
+        self.assertTrue(large.url.startswith(f"{daemon.url}/api/v1/events/{event}/image"), large.url)
+        path = f"api/v1/events/{event}/image"
+        status, whole = self.ask(daemon, page, "GET", path)
+        self.assertEqual((status, whole.headers["content-type"], whole.body()[:2]), (200, "image/jpeg", b"\xff\xd8"))
+        status, part = self.ask(daemon, page, "GET", path, headers={"range": "bytes=2-5"})
+        self.assertEqual((status, part.body()), (206, whole.body()[2:6]))
+        self.assertEqual(part.headers["content-range"], f"bytes 2-5/{len(whole.body())}")
+        self.assertEqual(self.ask(daemon, page, "GET", path, headers={"range": f"bytes={len(whole.body())}-"})[0], 416)
+        for other in ("..%2f..%2ftoken", "%2e%2e", event + "%00", "bars-1"):
+            self.assertEqual(self.ask(daemon, page, "GET", f"api/v1/events/{other}/image")[0], 404)
+        stranger = self.browser.new_context()
+        self.addCleanup(stranger.close)
+        self.assertEqual(stranger.request.get(f"{daemon.url}/{path}").status, 401)
+        # An image from before a privacy mask is not shown any more.
+        _, shapes = self.ask(daemon, page, "GET", "api/v1/cameras/bars/shapes")
+        old = {kind: [{"was": at, "table": table} for at, table in enumerate(shapes.json()[kind])] for kind in ("ignore", "line", "zone")}
+        mask = {"table": {"polygon": [[0, 0], [1, 0], [1, 0.5], [0, 0.5]]}}
+        how = {"data": {**old, "privacy": [mask]}, "headers": {"if-match": shapes.headers["etag"]}}
+        status, answer = self.ask(daemon, page, "PUT", "api/v1/cameras/bars/shapes", **how)
+        self.assertEqual(status, 200, answer.text())
+        self.assertEqual(self.ask(daemon, page, "GET", path)[0], 404)
+
+    def test_an_event_that_is_over_has_a_link_to_its_clip(self):
+        stored = '[camera.clips]\ndirectory = "{dir}/clips"\nbefore = "1 s"\nafter = "0 s"\nkinds = ["occupancy"]\n'
+        daemon = self.daemon(pattern("bars") + stored + self.RULES)
+        page = self.open(daemon)
+        rows = page.locator("#events-list li")
+        wait("all events", lambda: rows.count() == 13)
+        self.assertEqual(page.locator("#events-list .files a").count(), 0, "the event is not over")
+        self.reloaded(daemon, page, pattern("bars") + stored + self.RULES.replace("occupancy", "# occupancy"))
+        link = page.locator("#events-list .files a")
+        wait("the link", lambda: link.count() == 1 and link.inner_text() == "Clip")
+        self.accessible(page)
+        self.assertEqual(link.get_attribute("aria-label"), "Clip of yard")
+        url = f"{daemon.url}/{link.get_attribute('href')}"
+        clip = lambda: page.request.get(url)
+        wait("the clip", lambda: clip().status == 200)
+        self.assertEqual(clip().headers["content-type"], "video/mp4")
+        self.assertRegex(clip().headers["content-disposition"], r'^inline; filename="bars-[0-9a-f-]+e\d+\.mp4"$')
+        saved = daemon.path("saved.mp4")
+        saved.write_bytes(clip().body())
+        probe = ["ffprobe", "-v", "error", "-show_entries", "stream=codec_type,width,height", "-of", "csv=p=0", str(saved)]
+        found = subprocess.run(probe, stdout=subprocess.PIPE, check=True, text=True).stdout.strip()
+        self.assertEqual(found, "video,640,360")
+        part = page.request.get(url, headers={"range": "bytes=4-7"})
+        self.assertEqual((part.status, part.body()), (206, b"ftyp"))
+        for other in (url.replace("/clip", "/image"), url.replace("-e", "-x")):
+            self.assertEqual(page.request.get(other).status, 404)
 
 
 if __name__ == "__main__":

@@ -73,10 +73,19 @@ def shoot(page, name, width, shooter=None):
 
 
 def masks(browser):
-    """The editor of masks, with two of them."""
-    with Daemon(still("canteen", "coffee") + MASKS, start=NETWORKS) as daemon:
-        page = browser.new_context(**{**DESK, "viewport": {"width": 1360, "height": 1240}}).new_page()
+    """The editor of masks, with two of them, and the right to apply them."""
+    config = still("canteen", "coffee") + MASKS
+    daemon = Daemon(config, start=NETWORKS)
+    token = daemon.path("token")
+    token.touch(mode=0o600)
+    token.write_text("a-token-for-the-picture\n")
+    daemon.http += f'token = "{token}"\nallow_changes = true\n'
+    daemon.write(config)
+    with daemon:
+        page = browser.new_context(**{**DESK, "viewport": {"width": 1360, "height": 1400}}).new_page()
         page.goto(daemon.url)
+        page.fill("#token", token.read_text().strip())
+        page.click("button")
         page.wait_for_timeout(10_000)
         page.locator("#masks-open").click()
         page.get_by_role("button", name="Corner 3 of 5").focus()

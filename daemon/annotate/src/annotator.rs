@@ -10,12 +10,13 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Instant;
 
+use image::RgbImage;
 use parking_lot::{Condvar, Mutex};
 use visiond_config::types::AnnotateConfig;
 use visiond_frames::frame::Frame;
 use visiond_kernels::view::Orientation;
-use visiond_message::Message;
 use visiond_message::status::AnnotateCounts;
+use visiond_message::{DetectionMessage, Message};
 use visiond_system::outage::{IfUnusable, Outage, explain};
 use visiond_system::preflight::Certainty;
 use visiond_system::priority::{Rank, give_way};
@@ -23,9 +24,10 @@ use visiond_system::threads::finished_by;
 use visiond_telemetry::metrics::Counter;
 use visiond_telemetry::trace;
 
-use super::draw::draw_with_tails;
+use super::draw::{draw_with_tails, whole_pixels};
 use super::picture_folder::{PictureFolder, encode, event_file, extension};
 use super::rgb_converter::RgbConverter;
+use super::sharpness::sharpness;
 use super::trails::{Tails, Trails};
 use super::upright::upright;
 
@@ -58,8 +60,22 @@ struct Counters {
     outage: Mutex<Option<String>>,
 }
 
-/// The most images of events that wait for a frame.
+/// The most images of events that wait for a frame, or that may get a sharper one.
 const MOST_WAITING: usize = 64;
+
+/// How much sharper than the stored image a frame must be.
+const SHARPER: f32 = 1.25;
+
+/// An image of an event that a frame is for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EventImage {
+    /// See [`Annotator::event_image`].
+    pub name: Arc<str>,
+    /// The track of its object, if it has one: where it is in the picture, and therefore what must be sharp.
+    pub track: Option<u64>,
+    /// Whether the frame is for it only if its object is sharper than in the stored image.
+    pub only_if_sharper: bool,
+}
 
 /// A frame to draw.
 #[derive(Debug)]
@@ -71,8 +87,8 @@ struct Job {
     tails: Tails,
     /// Whether to store it by its number.
     numbered: bool,
-    /// The names of the images of events to store it as.
-    events: Vec<Arc<str>>,
+    /// The images of events to store it as.
+    events: Vec<EventImage>,
 }
 
 /// Passes frames to the drawing thread.
@@ -87,8 +103,8 @@ struct Slot {
 struct SlotState {
     /// In their order, at most one of each [`Message::topic`], so that models that finish at once lose no image to each other.
     waiting: VecDeque<Job>,
-    /// The names of images of events that no frame has been taken for yet.
-    events: Vec<Arc<str>>,
+    /// The images of events that no frame has been taken for yet.
+    events: Vec<EventImage>,
     /// How often waiting frames were forgotten: see [`Annotator::forget`]. A frame that was taken before the last time is not stored.
     forgotten: u64,
     /// Whether an image is being stored.
@@ -168,7 +184,9 @@ impl Annotator {
             .costing("images are lost");
         let converter = RgbConverter::default();
         let slot = Arc::<Slot>::default();
-        let mut drawer = Drawer { counters: Arc::clone(&counters), slot: Arc::clone(&slot), folder, outage, converter };
+        let (counters_too, slot_too) = (Arc::clone(&counters), Arc::clone(&slot));
+        let stored = VecDeque::new();
+        let mut drawer = Drawer { counters: counters_too, slot: slot_too, folder, outage, converter, stored };
         // The kernel cuts thread names at 15 bytes.
         let thread = std::thread::Builder::new().name("annotate".to_owned()).spawn(move || {
             give_way(Rank::Nice);
@@ -206,18 +224,18 @@ impl Annotator {
     /// Offers a frame with its detections, and how models see it; it is drawn that way if the configuration selects it and no other
     /// frame of the same model waits. Never waits.
     ///
-    /// The frame is also stored as the images of `events`, see [`Annotator::event_image`], in place of what they were before. If another
-    /// frame waits, the next one is.
-    pub fn offer(&self, frame: Arc<Frame>, seen: Orientation, message: Arc<Message>, events: &[Arc<str>]) {
+    /// The frame is also stored as the images of `events`, in place of what they were before. If another frame waits, the next one is; an
+    /// image that must be sharper is then left out.
+    pub fn offer(&self, frame: Arc<Frame>, seen: Orientation, message: Arc<Message>, events: &[EventImage]) {
         self.put(frame, seen, message, events, false);
     }
 
     /// Like [`Annotator::offer`], but waits while another frame of the same model waits. For sources that are read as fast as possible.
-    pub fn offer_wait(&self, frame: Arc<Frame>, seen: Orientation, message: Arc<Message>, events: &[Arc<str>]) {
+    pub fn offer_wait(&self, frame: Arc<Frame>, seen: Orientation, message: Arc<Message>, events: &[EventImage]) {
         self.put(frame, seen, message, events, true);
     }
 
-    fn put(&self, frame: Arc<Frame>, seen: Orientation, message: Arc<Message>, events: &[Arc<str>], may_wait: bool) {
+    fn put(&self, frame: Arc<Frame>, seen: Orientation, message: Arc<Message>, events: &[EventImage], may_wait: bool) {
         self.trails.lock().add(&message, seen);
         let has_turn = self.every > 0 && self.number(&message.topic).is_multiple_of(self.every);
         let has_detection = self.on_detection && !message.detections.is_empty();
@@ -227,8 +245,14 @@ impl Annotator {
         }
         let mut state = self.slot.state.lock();
         for event in events {
-            if state.events.len() < MOST_WAITING && !state.events.contains(event) {
-                state.events.push(Arc::clone(event));
+            let has_room = state.events.len() < MOST_WAITING;
+            match state.events.iter_mut().find(|known| known.name == event.name) {
+                Some(known) => {
+                    known.only_if_sharper &= event.only_if_sharper;
+                    known.track = event.track;
+                }
+                None if has_room => state.events.push(event.clone()),
+                None => {}
             }
         }
         // Events are about the objects of the camera's first model.
@@ -241,6 +265,7 @@ impl Annotator {
             self.slot.changed.wait(&mut state);
         }
         if state.is_taken(&message.topic) || state.closed || state.forgotten != forgotten {
+            state.events.retain(|event| !event.only_if_sharper);
             self.counters.dropped_busy.add(u64::from(numbered));
         } else {
             let tails = self.trails.lock().tails(&message);
@@ -326,6 +351,8 @@ struct Drawer {
     folder: PictureFolder,
     outage: Outage,
     converter: RgbConverter,
+    /// The last images of events, and how sharp they are.
+    stored: VecDeque<(Arc<str>, f32)>,
 }
 
 impl Drop for Drawer {
@@ -357,7 +384,16 @@ impl Drawer {
                     continue;
                 }
             };
-            draw_with_tails(&mut picture, &upright(&message, seen), &tails);
+            let drawn = upright(&message, seen);
+            let sharp = |event: EventImage| {
+                let sharp = self.sharpness_of(&event, &picture, &drawn)?;
+                Some((event.name, sharp))
+            };
+            let events: Vec<_> = events.into_iter().filter_map(sharp).collect();
+            if events.is_empty() && !numbered {
+                continue;
+            }
+            draw_with_tails(&mut picture, &drawn, &tails);
             let encoded = encode(&picture, self.folder.format());
             if !self.slot.begin_storing(forgotten) {
                 self.counters.dropped_busy.add(1);
@@ -368,9 +404,12 @@ impl Drawer {
                     self.folder.store(&message, &bytes)?;
                     self.counters.written.add(1);
                 }
-                for event in &events {
-                    self.folder.store_event(event, &bytes)?;
+                for (name, sharp) in &events {
+                    self.folder.store_event(name, &bytes)?;
                     self.counters.written.add(1);
+                    self.stored.retain(|(known, _)| known != name);
+                    self.stored.truncate(MOST_WAITING - 1);
+                    self.stored.push_front((Arc::clone(name), *sharp));
                 }
                 Ok(())
             });
@@ -380,6 +419,20 @@ impl Drawer {
                 self.lost();
             }
         }
+    }
+
+    /// Returns how sharp the object of an event is in a picture without boxes; `None` if the picture is not to be its image.
+    fn sharpness_of(&self, event: &EventImage, picture: &RgbImage, message: &Message) -> Option<f32> {
+        let is_it = |detection: &&DetectionMessage| detection.track.as_ref().map(|track| track.id) == event.track;
+        let object = event.track.and_then(|_| message.detections.iter().find(is_it)?.bounds);
+        let sharp = match (event.track, object) {
+            // Any frame that shows it is sharper.
+            (Some(_), None) => 0.0,
+            (_, object) => sharpness(picture, object.map(|bounds| whole_pixels(&bounds))),
+        };
+        let stored = self.stored.iter().find(|(name, _)| *name == event.name).map(|(_, stored)| *stored);
+        let is_wanted = !event.only_if_sharper || stored.is_some_and(|stored| sharp > SHARPER * stored);
+        is_wanted.then_some(sharp)
     }
 
     /// Notes whether the folder can be written.

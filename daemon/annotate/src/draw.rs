@@ -262,7 +262,7 @@ impl Style {
 }
 
 /// Returns the pixels that a box touches.
-fn whole_pixels(bounds: &BoxMessage) -> Rect {
+pub(crate) fn whole_pixels(bounds: &BoxMessage) -> Rect {
     let (left, top) = (bounds.x.round() as i32, bounds.y.round() as i32);
     let right = ((bounds.x + bounds.width).round() as i32).max(left + 1);
     let bottom = ((bounds.y + bounds.height).round() as i32).max(top + 1);

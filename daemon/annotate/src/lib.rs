@@ -6,6 +6,7 @@ pub mod draw;
 mod palette;
 pub mod picture_folder;
 pub mod rgb_converter;
+mod sharpness;
 mod text;
 pub mod trails;
 pub mod upright;

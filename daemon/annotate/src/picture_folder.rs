@@ -156,13 +156,13 @@ impl PictureFolder {
     }
 }
 
-/// Returns the name of the image of an event: `door-5d0c9f3ab1e2774f-e7.jpg`.
+/// Returns the name of the image or clip of an event: `door-5d0c9f3ab1e2774f-e7.jpg`.
 pub fn event_file(camera: &str, event: &str, extension: &str) -> String {
     format!("{camera}-{event}.{extension}")
 }
 
 /// Whether a text has the form of an event's id: sixteen hexadecimal digits, and a number.
-fn is_event(text: &str) -> bool {
+pub fn is_event(text: &str) -> bool {
     text.split_once("-e").is_some_and(|(process, number)| {
         process.len() == 16
             && process.bytes().all(|byte| byte.is_ascii_hexdigit())

@@ -1,4 +1,4 @@
-//! Starts ffmpeg and ffprobe, which decode untrusted data, in a sandbox that allows only what they need.
+//! Starts ffmpeg, ffprobe and GStreamer, which decode untrusted data, in a sandbox that allows only what they need.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,9 @@ use visiond_config::types::{RtspConfig, VideoConfig};
 use visiond_system::child_process::{Child, Launch};
 use visiond_system::confinement::{Confinement, Sockets};
 use visiond_system::find_program::find_program;
+use visiond_system::stop::Stop;
 
+use super::gstreamer_registry;
 use super::source::SourceError;
 
 /// Prefixes of ffmpeg options that use, or may use, hardware: they name an accelerator, a device or a decoder.
@@ -40,6 +42,37 @@ pub fn spawn_fed(program: &Path, config: &RtspConfig, label: &str, args: Vec<Str
         can_confine(program, config.ffmpeg.confined).then(|| Confinement { memory_bytes, ..Confinement::default() });
     let launch = Launch { label, is_fed: true, confinement, ..Launch::default() };
     Child::spawn(command, &launch).map_err(|error| cannot_start(program, &error))
+}
+
+/// Starts gst-launch for a stream that arrives on standard input. It writes frames to descriptor 3, and uses the board's devices.
+pub fn spawn_gstreamer(
+    program: &Path,
+    confined: bool,
+    label: &str,
+    args: Vec<String>,
+    stop: &Stop,
+) -> Result<Child, SourceError> {
+    let registry = gstreamer_registry::current(program, stop);
+    let mut command = Command::new(program);
+    // With a display that it cannot open, NVIDIA's converter fails.
+    command.args(args).env_remove("DISPLAY");
+    command.envs(registry.iter().map(|file| (gstreamer_registry::VARIABLE, file)));
+    let readable = registry.into_iter().collect();
+    let confinement =
+        can_confine(program, confined).then(|| Confinement { readable, devices: true, ..Confinement::default() });
+    let launch = Launch { label, is_fed: true, on_descriptor_3: true, confinement, ..Launch::default() };
+    Child::spawn(command, &launch).map_err(|error| cannot_start_gstreamer(program, &error))
+}
+
+/// Returns the error of a GStreamer that cannot be started.
+pub fn cannot_start_gstreamer(program: &Path, error: &io::Error) -> SourceError {
+    let name = program.display();
+    if error.kind() == io::ErrorKind::NotFound {
+        let package = "install it (`apt install gstreamer1.0-tools gstreamer1.0-plugins-bad`)";
+        SourceError::permanent(format!("the program {name}, which uses the board's decoder, is missing: {package}"))
+    } else {
+        SourceError::transient(format!("cannot start {name}: {error}"))
+    }
 }
 
 /// Whether to confine a program. A snap cannot be confined: its launcher is setuid root, which the sandbox forbids.

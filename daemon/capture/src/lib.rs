@@ -12,6 +12,7 @@ mod ffmpeg_output;
 mod ffprobe;
 #[cfg(feature = "fuzz")]
 pub mod fuzz;
+mod gstreamer_registry;
 mod http_client;
 mod http_offer;
 pub mod image_file;
@@ -36,6 +37,7 @@ use std::sync::Arc;
 
 use visiond_config::types::SourceConfig;
 use visiond_frames::clock::SystemClock;
+use visiond_frames::coded_ring::CodedRing;
 use visiond_kernels::privacy::PrivacyMask;
 use visiond_system::state;
 
@@ -49,24 +51,42 @@ pub use self::rtsp::{OfferedStream, RtspOffer, Watched};
 
 /// Returns an opener for a camera's source, which can be used any number of times. The areas of `masks` are blanked in every frame.
 ///
+/// A source that has a bitstream puts it into `coded`. With masks, it never does: nothing is blanked in a bitstream.
+///
 /// The pipeline, previews and `capture --config` get frames of a configured camera from this and [`open`] only. `probe` and `selftest`
 /// open devices without a configuration's masks, and show no image.
-pub fn opener(source: &SourceConfig, masks: Vec<PrivacyMask>, name: &Arc<str>, buffers: &Buffers) -> Open {
+pub fn opener(
+    source: &SourceConfig,
+    masks: Vec<PrivacyMask>,
+    name: &Arc<str>,
+    buffers: &Buffers,
+    coded: Option<Arc<CodedRing>>,
+) -> Open {
+    let coded = coded.filter(|_| masks.is_empty());
     let masks: Arc<[PrivacyMask]> = masks.into();
-    MaskedOpener::wrap(unmasked_opener(source, name, buffers), masks)
+    MaskedOpener::wrap(unmasked_opener(source, name, buffers, coded), masks)
 }
 
-fn unmasked_opener(source: &SourceConfig, name: &Arc<str>, buffers: &Buffers) -> Open {
+fn unmasked_opener(source: &SourceConfig, name: &Arc<str>, buffers: &Buffers, coded: Option<Arc<CodedRing>>) -> Open {
     let (name, buffers) = (Arc::clone(name), buffers.clone());
     match source {
-        SourceConfig::V4l2(config) => Box::new(v4l2::opener::V4l2Opener::new(config.clone(), name, buffers)),
+        SourceConfig::V4l2(config) => {
+            Box::new(v4l2::opener::V4l2Opener::new(config.clone(), name, buffers).recording_to(coded))
+        }
         // The pipeline logs when a camera returns. On the first connection it logs only the start.
         SourceConfig::Mjpeg(config) => {
             let (config, mut announced) = (config.clone(), Some(name));
             Box::new(move || {
                 let clock = Arc::new(SystemClock);
                 let source = mjpeg::MjpegSource::open(&config, announced.take(), &buffers, clock)?;
-                Ok(Box::new(source) as Box<dyn Source>)
+                Ok(Box::new(source.recording_to(coded.clone())) as Box<dyn Source>)
+            })
+        }
+        SourceConfig::Rtsp(config) => {
+            let config = config.clone();
+            Box::new(move || {
+                let source = rtsp::RtspSource::open(&config, &name, &buffers, Arc::new(SystemClock))?;
+                Ok(Box::new(source.recording_to(coded.clone())) as Box<dyn Source>)
             })
         }
         source => {

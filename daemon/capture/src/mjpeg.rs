@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use visiond_config::types::MjpegConfig;
 use visiond_frames::clock::Clock;
+use visiond_frames::coded_ring::{CodedFrame, CodedRing};
 use visiond_frames::frame::LossCause;
 use visiond_frames::timestamp::Timestamp;
 use visiond_system::logging::events;
@@ -51,6 +52,8 @@ pub struct MjpegSource {
     frames: JpegFrames,
     damage: DamageWatch,
     sequence: u64,
+    /// Gets the images as they are, for clips.
+    coded: Option<Arc<CodedRing>>,
     /// The camera's name until its first image is logged: nothing is known about it before that.
     unannounced: Option<Arc<str>>,
 }
@@ -168,8 +171,16 @@ impl MjpegSource {
             frames: JpegFrames::new(),
             damage: DamageWatch::default(),
             sequence: 0,
+            coded: None,
             unannounced: announced,
         })
+    }
+
+    /// Puts the images that it decodes into `coded` as well. Each then has memory of its own, which costs an allocation.
+    pub fn recording_to(mut self, coded: Option<Arc<CodedRing>>) -> Self {
+        coded.iter().for_each(|coded| coded.begin_stream());
+        self.coded = coded;
+        self
     }
 
     /// Requests the stream.
@@ -330,8 +341,13 @@ impl Source for MjpegSource {
                 let sequence = self.sequence;
                 self.sequence += 1;
                 let decoded = self.frames.decode(&picture.data, sequence, picture.began, &self.buffers, &self.origin);
-                if let Some(stream) = &mut self.stream {
-                    stream.content.scanner.reuse(picture);
+                match (&self.coded, &mut self.stream) {
+                    (Some(coded), _) if !matches!(decoded, Ok(Next::Lost { cause: LossCause::Corrupt, .. })) => {
+                        let time = Duration::from_nanos(picture.began.monotonic_ns);
+                        coded.push(CodedFrame::jpeg(Arc::new(picture.data), time));
+                    }
+                    (_, Some(stream)) => stream.content.scanner.reuse(picture),
+                    (_, None) => {}
                 }
                 decoded?
             }

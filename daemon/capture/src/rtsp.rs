@@ -9,7 +9,9 @@
 
 mod access_unit;
 mod cadence;
+mod child_decoder;
 mod choose_decoder;
+mod coded_tap;
 mod continuity;
 mod datagram_ports;
 mod failure;
@@ -17,6 +19,9 @@ mod ffmpeg_decoder;
 mod frame_times;
 #[cfg(feature = "fuzz")]
 pub mod fuzz;
+mod gdp;
+mod gstreamer_decoder;
+mod gstreamer_trials;
 mod jpeg_decoder;
 mod jpeg_payload;
 mod numbering;
@@ -32,12 +37,15 @@ mod stream_decoder;
 mod unit_queue;
 
 use std::os::fd::BorrowedFd;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use visiond_config::types::{RtspConfig, StreamDecoding};
 use visiond_frames::clock::Clock;
+use visiond_frames::coded_ring::CodedRing;
 use visiond_frames::frame::LossCause;
+use visiond_ground::jetson::is_jetson;
 use visiond_kernels::nvdec::VideoDecoder;
 use visiond_system::find_program;
 use visiond_system::stop::Stop;
@@ -81,14 +89,25 @@ impl RtspSource {
         let preview = config.preview_url.as_deref().and_then(|url| check_url("preview_url", url));
         let address = check_url("url", &config.url);
         let programs = [ffprobe::beside(&config.ffmpeg.program), config.ffmpeg.program.clone()];
-        let needed = if config.decoder == StreamDecoding::Nvdec { &[][..] } else { &programs[..] };
+        let needed = match config.decoder {
+            StreamDecoding::Nvdec => &[][..],
+            StreamDecoding::Gstreamer => &programs[..1],
+            StreamDecoding::Auto | StreamDecoding::Ffmpeg => &programs[..],
+        };
         let program = needed.iter().find_map(|program| Some((program, find_program::check(program).err()?)));
         let program = program.map(|(program, (error, certainty))| SourceFault {
             key: "ffmpeg",
             error: decoder_process::cannot_start(program, &error),
             certainty,
         });
-        [login, address, preview, TlsKeys::from(config).check(), program].into_iter().flatten().collect()
+        let gst_launch = Path::new(gstreamer_decoder::PROGRAM);
+        let gstreamer = find_program::check(gst_launch).err().filter(|_| config.decoder == StreamDecoding::Gstreamer);
+        let gstreamer = gstreamer.map(|(error, certainty)| SourceFault {
+            key: "decoder",
+            error: decoder_process::cannot_start_gstreamer(gst_launch, &error),
+            certainty,
+        });
+        [login, address, preview, TlsKeys::from(config).check(), program, gstreamer].into_iter().flatten().collect()
     }
 
     /// Starts the session, which connects while [`Source::next`] waits.
@@ -98,6 +117,23 @@ impl RtspSource {
         buffers: &Buffers,
         clock: Arc<dyn Clock>,
     ) -> Result<Self, SourceError> {
+        let may_be_gstreamer = match config.decoder {
+            StreamDecoding::Auto => is_jetson(Path::new("/")),
+            StreamDecoding::Gstreamer => true,
+            StreamDecoding::Nvdec | StreamDecoding::Ffmpeg => false,
+        };
+        let gstreamer = may_be_gstreamer.then(|| gstreamer_decoder::PROGRAM.into());
+        Self::open_with(config, name, buffers, clock, gstreamer)
+    }
+
+    /// Does the same, and tries `gstreamer` before ffmpeg.
+    fn open_with(
+        config: &RtspConfig,
+        name: &str,
+        buffers: &Buffers,
+        clock: Arc<dyn Clock>,
+        gstreamer: Option<PathBuf>,
+    ) -> Result<Self, SourceError> {
         let target = SessionTarget::new(config)?;
         let stream = Arc::new(Stream {
             config: config.clone(),
@@ -106,6 +142,7 @@ impl RtspSource {
             camera: name.to_owned(),
             origin: target.shown.clone(),
             clock: Arc::clone(&clock),
+            gstreamer,
         });
         let session = RunningSession::start(target, name, Arc::clone(&stream.queue), clock)?;
         Ok(Self {
@@ -117,6 +154,12 @@ impl RtspSource {
             fruitless: 0,
             damage: DamageWatch::default(),
         })
+    }
+
+    /// Puts the stream into `coded` as well, as the camera sends it.
+    pub fn recording_to(self, coded: Option<Arc<CodedRing>>) -> Self {
+        coded.into_iter().for_each(|coded| self.stream.queue.record_to(coded));
+        self
     }
 
     /// Waits for a key frame and starts a decoder for it.

@@ -39,6 +39,7 @@ use std::time::{Duration, Instant as Moment};
 
 use visiond_config::types::V4l2Config;
 use visiond_frames::clock::Clock;
+use visiond_frames::coded_ring::CodedRing;
 use visiond_frames::frame::{Frame, LossCause};
 use visiond_system::stop::{Stop, Wake};
 
@@ -72,6 +73,8 @@ pub struct V4l2Source {
     /// Frames to return after a gap before them was reported.
     pending: VecDeque<Next>,
     damage: DamageWatch,
+    /// Gets the camera's JPEGs as they are, for clips.
+    coded: Option<Arc<CodedRing>>,
 }
 
 enum StreamState {
@@ -119,7 +122,16 @@ impl V4l2Source {
             copied_bytes: 0,
             pending: VecDeque::new(),
             damage: DamageWatch::default(),
+            coded: None,
         })
+    }
+
+    /// Puts the camera's JPEGs into `coded` as well. Each is copied out of the driver's buffer, because the driver needs it
+    /// back.
+    pub fn recording_to(mut self, coded: Option<Arc<CodedRing>>) -> Self {
+        coded.iter().for_each(|coded| coded.begin_stream());
+        self.coded = coded;
+        self
     }
 
     /// Queries the signal, and waits a while if there is none. `None`: continue.
@@ -212,7 +224,9 @@ impl V4l2Source {
         };
         let (sequence, missing) = self.numbers.number(filled.sequence);
         let timestamp = self.timestamps.stamp(&filled, self.clock.as_ref(), &camera.label);
-        let taken = streaming.extract.take(&mut streaming.stream, filled).map_err(|error| camera.broken(&error))?;
+        let coded = self.coded.as_deref().map(|ring| (ring, Duration::from_nanos(timestamp.monotonic_ns)));
+        let taken =
+            streaming.extract.take(&mut streaming.stream, filled, coded).map_err(|error| camera.broken(&error))?;
         let came = match taken {
             Ok(Some((layout, buffer))) => {
                 streaming.had_frame = true;

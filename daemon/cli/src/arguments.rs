@@ -59,6 +59,7 @@ Examples:
   visiond selftest                          test the GPU, memory and cameras
   visiond capture --camera /dev/video0      save a frame of a camera as PNG
   visiond build yolo11n.onnx --fp16         build a TensorRT engine for this GPU
+  visiond bundle install street-7.visiond   prove a signed model here and use it
   visiond check /etc/visiond/visiond.toml   list every error in a configuration
   visiond run /etc/visiond/visiond.toml     run the daemon
   visiond reload                            load the changed configuration
@@ -71,7 +72,7 @@ Examples:
   visiond reload                            load the changed configuration
 
 This program is built without the commands that prepare and test: detect, probe, capture, build, inspect, bench, verify, \
-selftest and top.";
+bundle, selftest and top.";
 
 /// The commands.
 #[derive(Debug, Subcommand)]
@@ -105,15 +106,19 @@ impl Command {
 pub fn command() -> clap::Command {
     let root = Cli::command();
     let log: Vec<_> = root.get_arguments().filter(|arg| arg.get_help_heading() == Some(LOG)).cloned().collect();
-    let of_command = |command: clap::Command| {
-        let name = command.get_name().to_owned();
+    let of_command = |command: clap::Command, group: &str| {
+        let name = format!("{group}{}", command.get_name());
         let log = log.iter().map(|arg| match arg.get_id().as_str() {
             "log_level" if name == "run" => arg.clone().help(format!("{LEVELS} [default: `log.level`]")),
-            _ => arg.clone().hide(NO_LOG.contains(&name.as_str())),
+            _ => arg.clone().hide(NO_LOG.contains(&name.as_str()) || name.starts_with("bundle")),
         });
         with_table(command.args(log), &exit_table(&name))
     };
-    with_table(root.clone(), Exit::TABLE).mut_subcommands(of_command).max_term_width(max_width())
+    let of_group = |command: clap::Command| {
+        let group = format!("{} ", command.get_name());
+        of_command(command, "").mut_subcommands(|command| of_command(command, &group))
+    };
+    with_table(root.clone(), Exit::TABLE).mut_subcommands(of_group).max_term_width(max_width())
 }
 
 fn with_table(command: clap::Command, table: &str) -> clap::Command {
@@ -121,7 +126,7 @@ fn with_table(command: clap::Command, table: &str) -> clap::Command {
     command.after_help(format!("{examples}{table}"))
 }
 
-/// Commands that log nothing; they accept the log options anyway.
+/// Commands that log nothing, as all of `bundle` do; they accept the log options anyway.
 const NO_LOG: [&str; 6] = ["reload", "trace", "top", "systemd-unit", "completions", "man"];
 
 /// Returns the rows of [`Exit::TABLE`] that the command can exit with.
@@ -133,7 +138,11 @@ fn exit_table(command: &str) -> String {
         "reload" => &[Config, Model, GpuLost],
         "inspect" => &[Config, Model],
         "capture" => &[Config, Input],
-        "check" => &[Config],
+        "check" | "bundle keys" => &[Config],
+        "bundle install" => &[Config, Model, Input, GpuLost, Differs],
+        "bundle verify" => &[Config, Model, Input],
+        "bundle sign" => &[Config, Input],
+        "bundle" | "bundle make" | "bundle inspect" | "bundle list" | "bundle rollback" => &[Input],
         "probe" | "selftest" => &[Input],
         _ => &[],
     };
@@ -180,7 +189,8 @@ mod tests {
     #[test]
     fn text_below_the_options_has_a_line_a_paragraph_and_tables_fit_into_80_columns() {
         let root = command();
-        for command in root.get_subcommands().chain([&root]) {
+        let nested = root.get_subcommands().flat_map(clap::Command::get_subcommands);
+        for command in root.get_subcommands().chain(nested).chain([&root]) {
             let help = command.get_after_help().unwrap().to_string();
             for block in help.split("\n\n") {
                 let lines: Vec<_> = block.lines().collect();
@@ -208,6 +218,8 @@ mod tests {
             ("inspect", "a.onnx"),
             ("bench", ""),
             ("verify", "a.onnx b.onnx --images d"),
+            ("bundle inspect", "a.visiond"),
+            ("bundle list", ""),
             ("selftest", ""),
         ];
         for (command, arguments) in commands {
@@ -242,6 +254,10 @@ mod tests {
             ("probe", "01256"),
             ("selftest", "01256"),
             ("top", "0126"),
+            ("bundle install", "012345678"),
+            ("bundle verify", "0123456"),
+            ("bundle sign", "012356"),
+            ("bundle rollback", "01256"),
         ] {
             let table = exit_table(command);
             let codes: String = table.lines().skip(1).filter_map(|row| row.split_whitespace().next()).collect();

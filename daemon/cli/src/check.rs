@@ -269,6 +269,24 @@ mod tests {
     }
 
     #[test]
+    fn classes_of_lines_and_zones_that_the_model_lacks_are_reported_at_their_tables() {
+        let model = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../config/models/nanodet-g-416.onnx");
+        let (_folder, checked) = checked(&format!(
+            "[engine]\nbackend = \"rten\"\n[[model]]\nname = \"n\"\npath = \"{}\"\n\
+             [[camera]]\nname = \"p\"\nsource.type = \"pattern\"\ntrack = {{}}\n[[sink]]\ntype = \"stdout\"\n\
+             [[camera.line]]\nname = \"l\"\npoints = [[0, 0], [1, 1]]\nclasses = [\"persn\", \"car\"]\n\
+             [[camera.zone]]\nname = \"z\"\nclasses = [\"buss\"]\nleft_behind = {{ classes = [\"suitcas\"] }}\n",
+            model.display()
+        ));
+        let found: Vec<_> = checked.findings.iter().map(|finding| (finding.line, &*finding.message)).collect();
+        assert!(checked.valid && found.len() == 3, "{found:#?}");
+        for ((line, message), (wanted, class)) in found.iter().zip([(12, "persn"), (16, "buss"), (16, "suitcas")]) {
+            let words = format!("the camera's model does not have the class `{class}`");
+            assert!(*line == Some(wanted) && message.starts_with(&words), "{found:#?}");
+        }
+    }
+
+    #[test]
     fn a_priority_that_has_no_effect_is_a_warning() {
         let model = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../config/models/nanodet-g-416.onnx");
         let found = |priority: &str| {

@@ -33,6 +33,8 @@ mod bench;
 #[cfg(feature = "workbench")]
 mod build;
 #[cfg(feature = "workbench")]
+mod bundle;
+#[cfg(feature = "workbench")]
 mod capture;
 #[cfg(feature = "workbench")]
 mod detect;

@@ -64,13 +64,22 @@ fn date() -> Result<String, ExitError> {
 
 /// Returns each page's path in a folder of manual pages and its text, first the page of visiond itself.
 fn pages(root: &clap::Command, date: &str) -> io::Result<Vec<(String, String)>> {
-    let others: Vec<_> = root.get_subcommands().map(title).collect();
-    let mut pages = vec![("man1/visiond.1".to_owned(), page_of(root, date, &others)?)];
-    for command in root.get_subcommands() {
-        pages.push((format!("man1/{}.1", title(command)), page_of(command, date, &["visiond".to_owned()])?));
-    }
+    let mut pages = Vec::new();
+    add_pages(root, date, None, &mut pages)?;
     pages.push(("man5/visiond.toml.5".to_owned(), config_page::text(date)));
     Ok(pages)
+}
+
+/// Adds the page of a command, which refers to the command above it and to those below it, then the pages of the latter.
+fn add_pages(
+    command: &clap::Command,
+    date: &str,
+    above: Option<&clap::Command>,
+    pages: &mut Vec<(String, String)>,
+) -> io::Result<()> {
+    let others: Vec<_> = above.into_iter().chain(command.get_subcommands()).map(title).collect();
+    pages.push((format!("man1/{}.1", title(command)), page_of(command, date, &others)?));
+    command.get_subcommands().try_for_each(|below| add_pages(below, date, Some(command), pages))
 }
 
 fn title(command: &clap::Command) -> String {

@@ -15,6 +15,7 @@ use serde::Serialize;
 use visiond_capture::Buffers;
 use visiond_config::types::{BufferConfig, CameraName};
 use visiond_engine::tensorrt;
+use visiond_ground::jetson::is_jetson;
 use visiond_kernels::buffer::MemoryKind;
 use visiond_kernels::cuda::Device;
 use visiond_system::board::{self, Board};
@@ -120,6 +121,9 @@ struct Defaults {
 
 const INSTALL_FFMPEG: &str = "install it for video files and streams (Debian and Ubuntu: apt install ffmpeg)";
 
+const INSTALL_GSTREAMER: &str = "install it to decode RTSP cameras with the board's engine (apt install gstreamer1.0-tools \
+                                 gstreamer1.0-plugins-bad)";
+
 /// Prints the findings.
 pub fn run(args: Args) -> Result<Exit, ExitError> {
     if let Some(url) = &args.network.rtsp {
@@ -162,7 +166,7 @@ pub fn run(args: Args) -> Result<Exit, ExitError> {
             board: Board::read(&root),
             cores: std::thread::available_parallelism().map_or(1, usize::from),
         },
-        programs: ["ffmpeg", "ffprobe"].map(program).into(),
+        programs: programs(&root),
         confinement: confinement::available(),
         systemd: Path::new("/run/systemd/system").is_dir(),
         chosen: Defaults {
@@ -197,15 +201,25 @@ fn run_camera(name: &CameraName, buffers: &Buffers, json: bool) -> Result<Exit, 
     Ok(if camera.error.is_some() { Exit::Input } else { Exit::Success })
 }
 
-fn program(name: &'static str) -> ExternalProgram {
-    let path = find_program(Path::new(name));
+/// Finds ffmpeg, ffprobe and, on a Jetson, GStreamer.
+fn programs(root: &Path) -> Vec<ExternalProgram> {
+    let program = |name| external(name, name, "-version", INSTALL_FFMPEG);
+    let mut programs = vec![program("ffmpeg"), program("ffprobe")];
+    if is_jetson(root) {
+        programs.push(external("gstreamer", "gst-launch-1.0", "--version", INSTALL_GSTREAMER));
+    }
+    programs
+}
+
+fn external(name: &'static str, program: &str, option: &str, remedy: &'static str) -> ExternalProgram {
+    let path = find_program(Path::new(program));
     let version = path.as_ref().and_then(|path| {
         let mut command = Command::new(path);
         isolate(&mut command);
-        let output = command.arg("-version").stdin(Stdio::null()).stderr(Stdio::null()).output().ok()?;
+        let output = command.arg(option).stdin(Stdio::null()).stderr(Stdio::null()).output().ok()?;
         String::from_utf8_lossy(&output.stdout).lines().next().map(str::to_owned)
     });
-    let remedy = path.is_none().then_some(INSTALL_FFMPEG);
+    let remedy = path.is_none().then_some(remedy);
     ExternalProgram { name, path, version, remedy }
 }
 
@@ -323,6 +337,9 @@ mod tests {
             text.contains("visiond probe --discover  ") && text.ends_with("[[sink]]\ntype = \"stdout\"\n"),
             "{text}"
         );
+        let names = |root| programs(root).iter().map(|program| program.name).collect::<Vec<_>>();
+        assert_eq!(names(&board), ["ffmpeg", "ffprobe", "gstreamer"]);
+        assert_eq!(names(Path::new("/nonexistent")), ["ffmpeg", "ffprobe"]);
         let json = serde_json::to_value(&facts.machine).unwrap();
         assert_eq!((&json["l4t"], &json["jetpack"], &json["cores"]), (&"36.4.3".into(), &"6.2".into(), &6.into()));
     }
@@ -343,7 +360,7 @@ mod tests {
 
     #[test]
     fn a_program_that_is_missing_has_a_remedy() {
-        let missing = program("no-such-program-here");
+        let missing = external("none", "no-such-program-here", "-version", INSTALL_FFMPEG);
         assert_eq!((missing.path, missing.remedy), (None, Some(INSTALL_FFMPEG)));
     }
 

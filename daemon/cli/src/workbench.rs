@@ -3,7 +3,7 @@
 use clap::Subcommand;
 use visiond_system::exit::{Exit, ExitError};
 
-use crate::{bench, build, capture, detect, inspect, probe, selftest, top, verify};
+use crate::{bench, build, bundle, capture, detect, inspect, probe, selftest, top, verify};
 
 /// The commands.
 #[derive(Debug, Subcommand)]
@@ -15,6 +15,7 @@ pub enum WorkbenchCommand {
     Inspect(inspect::Args),
     Bench(bench::Args),
     Verify(verify::Args),
+    Bundle(Box<bundle::Args>),
     Selftest(Box<selftest::Args>),
     Top(top::Args),
 }
@@ -30,6 +31,7 @@ impl WorkbenchCommand {
             Self::Inspect(args) => args.json,
             Self::Bench(args) => args.json,
             Self::Verify(args) => args.json,
+            Self::Bundle(args) => args.prints_json(),
             Self::Selftest(args) => args.json,
             Self::Top(_) => false,
         }
@@ -45,6 +47,7 @@ impl WorkbenchCommand {
             Self::Inspect(args) => inspect::run(args),
             Self::Bench(args) => bench::run(args),
             Self::Verify(args) => verify::run(args),
+            Self::Bundle(args) => bundle::run(*args),
             Self::Selftest(args) => selftest::run(*args),
             Self::Top(args) => top::run(args),
         }

@@ -116,6 +116,8 @@ impl ConfigDiff {
                 && a.max_fps == b.max_fps
                 && (a.group, a.group_timeout) == (b.group, b.group_timeout)
                 && a.privacy == b.privacy
+                // What goes into clips is decided when the source is opened.
+                && a.clips == b.clips
                 && a.view() == b.view()
         });
         changes.filters = compare(before.iter(), after.iter(), name, |(_, a), (_, b)| a == b);
@@ -444,6 +446,7 @@ mod tests {
                 ("occupancy_hold", "\"1s\"", "\"2s\""),
                 ("snapshot_interval", "\"1s\"", "\"2s\""),
                 ("snapshot_overlay", "false", "true"),
+                ("commands", "true", "false"),
                 ("home_assistant", "true", "false"),
                 ("discovery_prefix", "\"a\"", "\"b\""),
                 ("count_labels", "[\"a\"]", "[\"b\"]"),

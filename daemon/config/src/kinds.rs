@@ -14,6 +14,7 @@ use std::collections::BTreeMap;
 
 use toml::de::{DeInteger, DeValue};
 
+use super::diagnostics::Diagnostics;
 use super::schema::{Context, Item, KeyKind, Shape, Written};
 
 pub use camera::{CameraName, ControlValue, camera, control, crop, fill, frame_size, levels, metres, points};
@@ -25,7 +26,7 @@ pub use plain::{
     Words, choice, duration, duration_or_zero, flag, fraction, mode, one_of_with_hints, parse_word, real, size,
     size_or_zero, time_of_day, whole, word, word_of,
 };
-pub use text::{command_line, credential, is_url, location, name, path, program, text, time_zone};
+pub use text::{command_line, credential, is_url, label, location, name, path, program, text, time_zone};
 
 /// Why a value is rejected.
 enum Refusal {
@@ -85,7 +86,10 @@ pub fn list<T: 'static>(kind: KeyKind<T>) -> KeyKind<Vec<T>> {
     let KeyKind { read, write, .. } = kind;
     let read = move |item: &Item<'_>, context: &mut Context<'_>| {
         let Some(items) = item.get_ref().as_array() else {
-            let is_single = matches!(item.get_ref(), DeValue::String(_) | DeValue::Integer(_));
+            let (path, note, base) = (context.path, context.note, context.base);
+            let diagnostics = &mut Diagnostics::default();
+            let is_single = matches!(item.get_ref(), DeValue::String(_) | DeValue::Integer(_))
+                && read(item, &mut Context { path, note, base, diagnostics, items: Vec::new() }).is_some();
             return Err(if is_single { format!(": write [{}]", show(item.get_ref())) } else { String::new() }.into());
         };
         Ok(valid_items(items.iter(), context, |item, context| read(item, context)))

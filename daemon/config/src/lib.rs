@@ -4,16 +4,21 @@
 //! - `table_macros`, `schema`, `tables`, `kinds`, [`units`]: how declarations become readers and writers.
 //! - `validate`: checks across the keys and tables of a file.
 //! - [`diagnostics`]: all errors of a file at once, with place, line and remedy.
+//! - [`shapes`]: changes the masks, lines and zones of a camera in the text of a file.
+//! - [`command`]: settings that commands change while the daemon runs.
 //! - [`diff`]: the differences between two configurations.
 //! - `redact`: hides secrets in a configuration that is shown.
 //! - [`annotated`]: the file with every key, generated from the declarations.
 
 pub mod annotated;
+pub mod command;
 pub mod diagnostics;
 pub mod diff;
 mod kinds;
+mod other_names;
 mod redact;
 mod schema;
+pub mod shapes;
 mod table_macros;
 mod tables;
 pub mod types;
@@ -79,7 +84,19 @@ impl Config {
             }
             None => camera.models.clone(),
         };
-        listed.into_iter().filter_map(|one| Some((self.models.iter().find(|model| model.name == one.name)?, one)))
+        let of_camera = |one: CameraModelConfig| CameraModelConfig {
+            // `None` is less than any score.
+            score_threshold: if one.score_threshold < camera.score_threshold {
+                camera.score_threshold
+            } else {
+                one.score_threshold
+            },
+            ..one
+        };
+        listed
+            .into_iter()
+            .map(of_camera)
+            .filter_map(|one| Some((self.models.iter().find(|model| model.name == one.name)?, one)))
     }
 
     /// Returns the enabled cameras that use `model`.

@@ -12,6 +12,8 @@
 //! - `derived((EXAMPLE, VALUE))`: that value, which the reference does not show.
 //! - `flatten`: for a [`union!`] whose `type` and keys are in this table.
 //! - `inherited`: not a key of this table. [`Document::config`](super::Document::config) copies it from another one.
+//!
+//! After the struct, `example:` may have a short table as TOML, which errors show where there is something other than a table.
 
 /// Declares a table of the file. See the module's documentation.
 macro_rules! section {
@@ -23,6 +25,7 @@ macro_rules! section {
                 $field:ident $([$key:literal])? : $ty:ty as $kind:expr => $presence:ident $(($arg:expr))?
             ),+ $(,)?
         }
+        $(example: $example:literal)?
     ) => {
         $(#[doc = $doc])+
         #[derive(Debug, Clone, PartialEq)]
@@ -64,6 +67,10 @@ macro_rules! section {
                 });)+
                 keys
             }
+
+            $(fn example() -> Option<&'static str> {
+                Some($example)
+            })?
 
             fn read(table: &mut $crate::tables::TableReader<'_, '_>) -> $crate::tables::Read<Self> {
                 $crate::tables::Read::<Self> { $($field: section!(

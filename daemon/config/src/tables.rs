@@ -9,6 +9,7 @@ use visiond_ground::nearest::nearest;
 
 use super::diagnostics::Diagnostics;
 use super::kinds::{one_of_with_hints, valid_items};
+use super::other_names;
 use super::schema::{Context, Entries, Item, Key, KeyKind, Shape, Variant, Written, join, plain};
 
 /// The description of the key `type`.
@@ -22,9 +23,6 @@ const REMOVED: [(&str, &str); 5] = [
     ("camera.source.confined", "set `confined` in `[ffmpeg]`, for all cameras"),
     ("camera.source.max_memory_bytes", "set `max_memory_bytes` in `[ffmpeg]`, for all cameras"),
 ];
-
-/// Keys that are looked for in another table than theirs.
-const MISPLACED: [(&str, &str); 1] = [("camera.track.smooth", "`smooth` belongs in `[[camera]]`, above its tables")];
 
 /// A part of the file: a table, a `type` with its keys, or any number of tables.
 pub trait Part: Default {
@@ -57,6 +55,10 @@ impl<T: Part> Part for Option<T> {
 pub trait Section: Part {
     /// Returns every key, in the order of the file.
     fn keys() -> Vec<Key>;
+    /// Returns a short table as one value, `{ key = value }`, for errors about what is written in its place.
+    fn example() -> Option<&'static str> {
+        None
+    }
     /// Reads the table and reports its errors.
     fn read(table: &mut TableReader<'_, '_>) -> Self::Read;
     /// Returns every key that has a value.
@@ -226,20 +228,20 @@ impl<'a, 'i> TableReader<'a, 'i> {
                 self.diagnostics.error(key.span(), format!("the key `{path}` no longer exists: {remedy}"));
                 continue;
             }
-            if let Some((_, remedy)) = MISPLACED.iter().find(|(misplaced, _)| *misplaced == path) {
-                self.diagnostics.error(key.span(), format!("unknown key `{path}`: {remedy}"));
-                continue;
-            }
             let has = |variant: &&Variant| variant.keys.iter().any(|key| key.name == name.as_ref());
-            let remedy = match nearest(name, self.known.iter().copied()) {
+            let near = nearest(name, self.known.iter().copied());
+            let remedy = match (other_names::remedy(&self.path, name), near) {
+                (Some(remedy), _) => remedy.to_owned(),
                 _ if self.variants.iter().any(|variant| has(&variant)) => {
                     let types =
                         self.variants.iter().filter(has).map(|variant| format!("`type = \"{}\"`", variant.name));
                     format!("it is a key of {}", types.collect::<Vec<_>>().join(" and "))
                 }
-                Some(near) => format!("did you mean `{near}`?"),
-                None if self.path.is_empty() => format!("the tables of the file are {}", self.known.join(", ")),
-                None => format!("the keys of `{}` are {}", self.path, self.known.join(", ")),
+                (None, Some(near)) => format!("did you mean `{near}`?"),
+                (None, None) if self.path.is_empty() => {
+                    format!("the tables of the file are {}", self.known.join(", "))
+                }
+                (None, None) => format!("the keys of `{}` are {}", self.path, self.known.join(", ")),
             };
             let path = visiond_system::logging::escape(&path);
             self.diagnostics.error(key.span(), format!("unknown key `{path}`: {remedy}"));
@@ -257,25 +259,36 @@ fn note(doc: &str, absence: &str) -> String {
 pub fn table<T: Section>() -> KeyKind<T, T::Read> {
     KeyKind {
         shape: Box::new(|| Shape::Table(T::keys())),
-        read: Box::new(|item, context| read_table(item, context, T::read)),
+        read: Box::new(|item, context| read_table(item, context, T::example(), T::read)),
         write: Box::new(|value| Written::Table(value.write())),
     }
 }
 
 /// Returns the kind of a key that is any number of tables: `[[name]]`.
 pub fn tables<T: Section>() -> KeyKind<Vec<T>, Vec<T::Read>> {
+    fn refuse<T: Section>(item: &Item<'_>, context: &mut Context<'_>) {
+        let path = context.path;
+        let sentence = match item.get_ref().as_table() {
+            Some(_) => format!("may appear several times: write `[[{path}]]` with two brackets"),
+            None => format!("must be a table: write `[[{path}]]` and its keys below"),
+        };
+        let example = T::example().map(|example| format!("[{example}]"));
+        context.wrong(item, &(sentence + &or_inline(path, example.as_deref())));
+    }
     KeyKind {
         shape: Box::new(|| Shape::Tables(T::keys())),
         read: Box::new(|item, context| {
             let Some(items) = item.get_ref().as_array() else {
-                let sentence = match item.get_ref().as_table() {
-                    Some(_) => format!("may appear several times: write `[[{}]]` with two brackets", context.path),
-                    None => format!("must be a table: write `[[{}]]` and its keys below", context.path),
-                };
-                context.wrong(item, &sentence);
+                refuse::<T>(item, context);
                 return None;
             };
-            Some(valid_items(items.iter(), context, |item, context| read_table(item, context, T::read)))
+            Some(valid_items(items.iter(), context, |item, context| {
+                if item.get_ref().as_table().is_none() {
+                    refuse::<T>(item, context);
+                    return None;
+                }
+                read_table(item, context, None, T::read)
+            }))
         }),
         write: Box::new(|all| Written::Tables(all.iter().map(Section::write).collect())),
     }
@@ -292,7 +305,7 @@ pub fn tables_or_names<T: Section>() -> KeyKind<Vec<T>, Vec<T::Read>> {
                 return None;
             };
             Some(valid_items(items.iter(), context, |item, context| match item.get_ref() {
-                DeValue::Table(_) => read_table(item, context, T::read),
+                DeValue::Table(_) => read_table(item, context, None, T::read),
                 _ => {
                     let mut table = DeTable::new();
                     table.insert(Spanned::new(item.span(), "name".into()), item.clone());
@@ -308,7 +321,7 @@ pub fn tables_or_names<T: Section>() -> KeyKind<Vec<T>, Vec<T::Read>> {
 pub fn union_table<T: Union>() -> KeyKind<T, T::Read> {
     KeyKind {
         shape: Box::new(|| Shape::UnionTable(T::variants())),
-        read: Box::new(|item, context| read_table(item, context, |table| table.union::<T>().value)?),
+        read: Box::new(|item, context| read_table(item, context, None, |table| table.union::<T>().value)?),
         write: Box::new(|value| Written::Table(write_union(value))),
     }
 }
@@ -320,9 +333,16 @@ pub fn write_union(value: &impl Union) -> Entries {
     entries
 }
 
+/// Returns the end of a remedy: the key at `path` with a value, if there is an example.
+fn or_inline(path: &str, example: Option<&str>) -> String {
+    let name = path.rsplit('.').next().unwrap_or_default();
+    example.map_or(String::new(), |example| format!(", or `{name} = {example}`"))
+}
+
 fn read_table<T>(
     item: &Item<'_>,
     context: &mut Context<'_>,
+    example: Option<&str>,
     read: impl FnOnce(&mut TableReader<'_, '_>) -> T,
 ) -> Option<T> {
     let Some(table) = item.get_ref().as_table() else {
@@ -330,7 +350,8 @@ fn read_table<T>(
             Some(_) => format!("may appear only once: write `[{}]` with one bracket", context.path),
             None => format!("must be a table: write `[{}]` and its keys below", context.path),
         };
-        context.wrong(item, &sentence);
+        let or_inline = or_inline(context.path, example);
+        context.wrong(item, &(sentence + &or_inline));
         return None;
     };
     Some(TableReader::read(table, item.span(), context, read))

@@ -511,6 +511,16 @@ fn a_reference_is_not_judged_by_names_that_are_invalid() {
 }
 
 #[test]
+fn changes_by_clients_require_a_token() {
+    let http = "[http]\nlisten = [\"127.0.0.1:8790\"]\nallow_changes = true\n";
+    let found = sentences(http);
+    assert!(found.len() == 1 && found[0].starts_with("3:17 `allow_changes` requires `http.token`"), "{found:#?}");
+    for valid in [format!("{http}token = \"http-token\"\n"), http.replace("true", "false")] {
+        Config::parse(&valid, Path::new("visiond.toml")).unwrap();
+    }
+}
+
+#[test]
 fn an_invalid_item_of_a_list_hides_no_error_of_another_item() {
     let text = "[http]\nlisten = [\"0.0.0.0:80\", \"x\", \"0.0.0.0:80\"]\n[[sink]]\ntype = \"stdout\"\ncameras = [5, \"dor\"]\n\
                 [[sink]]\ntype = \"nats\"\nurl = [\"http://h\"]\n";
@@ -1069,6 +1079,20 @@ fn a_login_in_clear_is_warned_of_where_the_network_sees_it() {
     }
 }
 
+#[test]
+fn commands_without_a_login_are_warned_of() {
+    for (keys, is_warned) in [
+        ("commands = true", true),
+        ("commands = false", false),
+        ("commands = true\nlogin = \"broker\"", false),
+        ("commands = true\ncertificate = \"a.pem\"\nkey = \"a.key\"", false),
+    ] {
+        let camera = "[[camera]]\nname = \"c\"\nsource = { type = \"pattern\" }\n";
+        let found = warnings(&format!("{MODEL}{camera}[[sink]]\ntype = \"mqtt\"\nurl = \"mqtts://b\"\n{keys}\n"));
+        assert_eq!(found.iter().any(|line| line.contains("commands from anyone")), is_warned, "{keys}: {found:?}");
+    }
+}
+
 /// The warnings of a valid configuration, with line and column.
 fn warnings(text: &str) -> Vec<String> {
     let mut diagnostics = diagnostics::Diagnostics::default();
@@ -1279,6 +1303,7 @@ fn rule_error(rules: &str) -> String {
 fn lines_and_zones_that_cannot_work_are_reported() {
     let line = |keys: &str| format!("[[camera.line]]\nname = \"l\"\n{keys}\n");
     let zone = |name: &str, keys: &str| format!("[[camera.zone]]\nname = \"{name}\"\n{keys}\n");
+    let clips = |keys: &str| format!("[camera.clips]\ndirectory = \"c\"\n{keys}\n");
     for (rules, wanted) in [
         (line("points = [[0.1, 0.5], [0.9, 0.5]]"), ""),
         (zone("z", "dwell = \"5 s\"\nunless = [\"z2/occupancy\"]") + &zone("z2", "occupancy = { at_most = 2 }"), ""),
@@ -1292,12 +1317,43 @@ fn lines_and_zones_that_cannot_work_are_reported() {
             line("points = [[1, 5], [30, 5]]\nframe_size = [20, 20]"),
             "the point [30, 5] is outside of the frame: write it within `frame_size`",
         ),
+        (
+            line("points = [[0.2, 0.5], [1, 0.5]]\nframe_size = [640, 480]"),
+            "`points` lie within one pixel of the frame, so their numbers are fractions: remove `frame_size`",
+        ),
+        (line("points = [[0, 0], [1, 2]]\nframe_size = [640, 480]"), ""),
+        (
+            zone(
+                "z",
+                "frame_size = [640, 480]\npolygon = [[0, 0], [640, 0], [0, 480]]\n\
+                 wrong_way = { direction = [[0, 0], [1, 1]] }",
+            ),
+            "`direction` lies within one pixel of the frame, so its numbers are fractions: write pixels, or remove `frame_size`",
+        ),
+        (
+            GROUND.to_owned() + "frame_size = [640, 480]\n",
+            "`points` lie within one pixel of the frame, so their numbers are fractions: remove `frame_size`",
+        ),
         (line("points = [[0, 0], [1, 1]]\nsides = [\"in\"]"), "write two different names"),
         (line("points = [[0, 0], [1, 1]]\nsides = [\"in\", \"in\"]"), "write two different names"),
         (line("points = [[0, 0], [1, 1]]\nmin_size = 9\nmax_size = 8"), "no box has `min_size` 9 and `max_size` 8"),
         (zone("z", "") + &zone("z", ""), "have the name \"z\": give each its own name"),
         (zone("l", "") + &line("points = [[0, 0], [1, 1]]"), "have the name \"l\": give each its own name"),
         (zone("z", "polygon = [[0, 0], [1, 1]]"), "`camera.zone.polygon` "),
+        (
+            zone("z", "polygon = \"0.1,0.2,0.5,0.2,0.5,0.9\""),
+            "`camera.zone.polygon` must be a list of points, each [x, y]: write [[0.1, 0.2], [0.5, 0.2], [0.5, 0.9]]",
+        ),
+        (
+            line("frame_size = [1920, 1080]\npoints = [1, 20, 1, 90, 9, 90, 9, 99, 3, 3]"),
+            "each [x, y]: write [[1, 20], [1, 90], [9, 90], [9, 99], ...]",
+        ),
+        (line("points = [\"0.1,0.2\", \"0.3, 0.4\"]"), "each [x, y]: write [[0.1, 0.2], [0.3, 0.4]]"),
+        (line("points = \"789;672;1084;900\""), "each [x, y]: write [[789, 672], [1084, 900]]"),
+        (line("points = \"here\""), "must be a list, each [x, y], two numbers from 0 to 16384, not \"here\""),
+        (zone("z", "classes = [0]"), "must be a string that is not empty, not 0: write the label of this class"),
+        (zone("z", "classes = \"person\""), "not \"person\": write [\"person\"]"),
+        (zone("z", "active = [{ days = \"sat\" }]"), "not \"sat\": write [\"sat\"]"),
         (zone("z", "polygon = [[0, 0], [1, 1], [1, 0], [0, 1]]"), "`camera.zone.polygon` crosses or touches itself"),
         (zone("z", "visits = false"), "this zone reports nothing"),
         (zone("z", "occupancy = {}"), "`occupancy` has no limit"),
@@ -1308,6 +1364,37 @@ fn lines_and_zones_that_cannot_work_are_reported() {
             "no zone of the camera reports \"yrd\": did you mean \"yard\"?",
         ),
         (zone("z", "only_while = [\"b/dwell\"]") + &zone("b", ""), "no zone of the camera reports \"b/dwell\""),
+        (
+            zone("z", "only_while = [\"dock\"]")
+                + &zone("dock", "visits = false\ndwell = \"3 s\"\noccupancy = { at_least = 2 }"),
+            "no zone of the camera reports \"dock\", because this zone has `visits = false`: remove that, or name \"dock/dwell\" or \
+             \"dock/occupancy\"",
+        ),
+        (
+            line("points = [[0, 0], [1, 1]]\nunless = [\"dock/visits\"]")
+                + &zone("dock", "visits = false\ntaken_away = { classes = [\"bag\"] }"),
+            "no zone of the camera reports \"dock/visits\", because this zone has `visits = false`: remove that",
+        ),
+        (
+            zone("z", "only_while = [\"dock/zone\"]") + &zone("dock", ""),
+            "no zone of the camera reports \"dock/zone\": write \"dock\" for its visits",
+        ),
+        (
+            zone("z", "unless = [\"dock/dwell\"]") + &zone("dock", "absence = \"3 s\""),
+            "reports \"dock/dwell\", because this zone has no `dwell`: add it there, or name \"dock\" or \"dock/absence\"",
+        ),
+        (
+            zone("z", "unless = [\"dock.dwell\"]") + &zone("dock", "dwell = \"3 s\""),
+            "no zone of the camera reports \"dock.dwell\": did you mean \"dock/dwell\"?",
+        ),
+        (
+            zone("z", "unless = [\"dock/everything\"]") + &zone("dock", "dwell = \"3 s\""),
+            "no zone of the camera reports \"dock/everything\": name \"dock\" or \"dock/dwell\"",
+        ),
+        (
+            zone("z", "unless = [\"l\"]") + &line("points = [[0, 0], [1, 1]]"),
+            "no zone of the camera reports \"l\", which is a line, and crossings have no duration: name a zone",
+        ),
         (zone("z", "only_while = [\"z\"]"), "zone \"z\" depends on itself"),
         (zone("a", "unless = [\"b\"]") + &zone("b", "unless = [\"a\"]"), "zone \"a\" depends on itself"),
         (line("points = [[0, 0], [1, 1]]\nunless = [\"l\"]"), "no zone of the camera reports \"l\""),
@@ -1322,10 +1409,28 @@ fn lines_and_zones_that_cannot_work_are_reported() {
         (zone("z", "active = [{ from = \"06:00\", to = \"06:00\" }]"), "`from` and `to` are the same"),
         (
             zone("z", "active = [{ from = \"24:00\" }]"),
-            "must be a time of day from \"00:00\" to \"23:59\", not \"24:00\"",
+            "must be a time of day from \"00:00\" to \"23:59\", not \"24:00\": write \"00:00\"",
         ),
-        (zone("z", "reset = 06:00:00"), "not a date: write it in quotes"),
-        (zone("z", "reset = \"6:00\""), "must be a time of day from"),
+        (zone("z", "reset = 06:00:00"), "not a date: write \"06:00\""),
+        (zone("z", "") + &clips("rules = [\"z\"]\nkinds = [\"zone\", \"line\"]"), ""),
+        (clips(""), "clips are of events, and this camera has none"),
+        (zone("dock", "") + &clips("rules = [\"dok\"]"), "has no line or zone \"dok\": did you mean \"dock\"?"),
+        (zone("z", "") + &clips("kinds = [\"dwel\"]"), "`camera.clips.kinds`"),
+        (zone("z", "") + &clips("longest = \"10 s\""), "leaves nothing for the event: raise `longest`"),
+        (zone("z", "") + &clips("before = \"0 s\"\nafter = \"0 s\"\nlongest = \"1 s\""), ""),
+        (zone("z", "reset = \"6:00\""), "not \"6:00\": write \"06:00\""),
+        (zone("z", "reset = 6"), "not 6: write \"06:00\""),
+        (zone("z", "reset = \"24:00\""), "not \"24:00\": write \"00:00\""),
+        (zone("z", "active = [{ from = \"22:00:00\" }]"), "not \"22:00:00\": write \"22:00\""),
+        (zone("z", "active = [{ from = \"22:60\" }]"), "not \"22:60\""),
+        (zone("z", "active = [{ to = \"24:00\", from = \"12:00\" }]"), ""),
+        (zone("z", "active = [{ days = [\"Monday\"] }]"), "not \"Monday\": write \"mon\""),
+        (
+            zone("z", "active = [{ days = [\"weekdays\"] }]"),
+            ": write each day, [\"mon\", \"tue\", \"wed\", \"thu\", \"fri\"]",
+        ),
+        (zone("z", "anchor = \"BOTTOM_CENTER\""), "not \"BOTTOM_CENTER\": write \"bottom\""),
+        (line("points = [[0, 0], [1, 1]]\nanchor = \"bottom_left\""), "a corner cannot be an anchor, write \"bottom\""),
         (
             zone("z", "left_behind = { classes = [] }"),
             "`left_behind` sees no object: write the classes of what may be left behind",
@@ -1371,6 +1476,21 @@ fn lines_and_zones_that_cannot_work_are_reported() {
             "10:8 \"z\" sees nothing: a frame comes every 2 s, and `hold` is 1 s: raise `hold` to three times the interval"
         ]
     );
+    let whole = format!(
+        "{MODEL}[[camera]]\nname = \"c\"\nsource.type = \"pattern\"\ntrack = {{}}\n{}",
+        zone("z", "frame_size = [640, 480]")
+    );
+    assert!(warnings(&whole)[0].starts_with("10:14 `frame_size` has no effect, because this zone is the whole frame"));
+    let always = |active: &str| {
+        let camera = "[[camera]]\nname = \"c\"\nsource.type = \"pattern\"\ntrack = {}\n";
+        warnings(&format!("{MODEL}{camera}{}", zone("z", &format!("active = {active}"))))
+    };
+    assert!(always("[{ days = [\"sat\"] }]").is_empty());
+    assert!(always("[]")[0].starts_with("10:10 `active` has no time, so it has no effect"));
+    for whole_week in ["[{}]", "[{ from = \"00:00\", to = \"24:00\" }]", "[{ days = [] }]"] {
+        let found = always(whole_week);
+        assert!(found[0].starts_with("10:11 this time is the whole week, so `active` has no effect"), "{found:?}");
+    }
     let bags = zone("z", "left_behind = { classes = [\"suitcase\"] }");
     let tracks = "track = { classes = [\"suitcase\"] }";
     let ownerless = format!("{MODEL}[[camera]]\nname = \"c\"\nsource.type = \"pattern\"\n{tracks}\n{bags}");
@@ -1382,6 +1502,102 @@ fn lines_and_zones_that_cannot_work_are_reported() {
         "{MODEL}[[camera]]\nname = \"c\"\nsource.type = \"pattern\"\n[[sink]]\ntype = \"stdout\"\nmessages = []\n"
     );
     assert!(sentences(&nothing)[0].contains("this sink sends nothing"));
+}
+
+#[test]
+fn a_class_of_a_rule_that_has_no_tracks_is_a_warning() {
+    let camera = |keys: &str| format!("[[camera]]\nname = \"c\"\nsource.type = \"pattern\"\n{keys}\n");
+    let rules = "[[camera.zone]]\nname = \"z\"\nclasses = [\"person\", \"car\"]\n\
+                 [[camera.line]]\nname = \"l\"\npoints = [[0, 0], [1, 1]]\nclasses = [\"person\"]\n";
+    let found = |model: &str, keys: &str| warnings(&format!("{MODEL}{model}{}{rules}", camera(keys)));
+    let warning = |place: &str, of: &str| {
+        format!(
+            "{place} \"person\" is never seen, because `classes` of {of} leaves it out: add it there, or remove it here"
+        )
+    };
+    for quiet in ["track = {}", "track = { classes = [] }", "track = { classes = [\"car\", \"person\"] }"] {
+        assert!(found("", quiet).is_empty(), "{quiet}");
+    }
+    let of = "`[camera.track]`";
+    assert_eq!(found("", "track = { classes = [\"car\"] }"), [warning("10:12", of), warning("14:12", of)]);
+    let of = "the camera's `[[model]]`";
+    assert_eq!(found("classes = [\"car\"]\n", "track = {}"), [warning("11:12", of), warning("15:12", of)]);
+    let on = "classes = [\"car\"]\n[[model]]\nname = \"on\"\npath = \"on.onnx\"\non = \"n\"\n";
+    assert_eq!(found(on, "track = {}"), [warning("15:12", of), warning("19:12", of)]);
+    let of = "the model in `models` of the camera";
+    let models = "models = [{ name = \"n\", classes = [\"car\"] }]\ntrack = {}";
+    assert_eq!(found("", models), [warning("11:12", of), warning("15:12", of)]);
+    let bags = format!(
+        "{MODEL}{}[[camera.zone]]\nname = \"z\"\ntaken_away = {{ classes = [\"bag\"] }}\n",
+        camera("track = { classes = [\"person\"] }")
+    );
+    assert!(warnings(&bags)[0].starts_with("10:27 \"bag\" is never seen"), "{:?}", warnings(&bags));
+}
+
+#[test]
+fn a_name_from_another_program_is_answered_with_ours() {
+    let line = |keys: &str| format!("[[camera.line]]\nname = \"l\"\npoints = [[0, 0], [1, 1]]\n{keys}\n");
+    let zone = |keys: &str| format!("[[camera.zone]]\nname = \"z\"\n{keys}\n");
+    for (rules, key, wanted) in [
+        (zone("coordinates = \"0.1,0.2,0.3,0.4\""), "camera.zone.coordinates", "write `polygon`, the corners in order"),
+        (zone("roi-RF = \"295;643;579;634\""), "camera.zone.roi-RF", "write `polygon`"),
+        (zone("objects = [\"car\"]"), "camera.zone.objects", "write `classes`"),
+        (line("class-id = -1"), "camera.line.class-id", "write `classes`"),
+        (zone("inertia = 3"), "camera.zone.inertia", "write `settle`, a time instead of a number of frames"),
+        (line("minimum_crossing_threshold = 1"), "camera.line.minimum_crossing_threshold", "write `settle`"),
+        (
+            zone("loitering_time = 4"),
+            "camera.zone.loitering_time",
+            "write `dwell`, the time of one visit, or `loitering`",
+        ),
+        (line("triggering_anchors = []"), "camera.line.triggering_anchors", "write `anchor`"),
+        (line("line-crossing-Exit = \"1;2;3;4\""), "camera.line.line-crossing-Exit", "write `points`, from one end"),
+        (zone("line-crossing = 1"), "camera.zone.line-crossing", "write `[[camera.line]]`"),
+        (zone("filters.person.min_area = 5"), "camera.zone.filters", "`min_size` and `max_size` in this table"),
+        (line("required_zones = [\"z\"]"), "camera.line.required_zones", "write `only_while"),
+        (zone("overcrowding-OC = 1"), "camera.zone.overcrowding-OC", "write `occupancy"),
+        (zone("direction-South = 1"), "camera.zone.direction-South", "write `wrong_way"),
+        (zone("max_speed = 30"), "camera.zone.max_speed", "write `speed = { at_least_kmh = 30 }`"),
+        (zone("speed_threshold = 30"), "camera.zone.speed_threshold", "it needs `[camera.ground]`"),
+        (line("dwell = \"5 s\""), "camera.line.dwell", "write it in a `[[camera.zone]]`"),
+        (zone("speed = { at_least = 30 }") + GROUND, "camera.zone.speed.at_least", "write `at_least_kmh`, in km/h"),
+        (zone("active = [{ start = \"22:00\" }]"), "camera.zone.active.start", "write `from`: `from = \"22:00\"`"),
+        ("[camera.zones.z]\n".to_owned(), "camera.zones", "write `[[camera.zone]]` below"),
+        ("[[zone]]\n".to_owned(), "zone", "write `[[camera.zone]]` below"),
+        ("[ground]\n".to_owned(), "ground", "write `camera.` before its name"),
+        (
+            zone("speed = { max = 30 }") + GROUND,
+            "camera.zone.speed.max",
+            "`at_most_kmh` this one and lower ones, in km/h",
+        ),
+        (zone("occupancy = { min = 3 }"), "camera.zone.occupancy.min", "write `at_least`"),
+    ] {
+        let text = format!("{MODEL}[[camera]]\nname = \"c\"\nsource.type = \"pattern\"\ntrack = {{}}\n{rules}");
+        let found = sentences(&text);
+        let is_right =
+            found.len() == 1 && found[0].contains(&format!("unknown key `{key}`: ")) && found[0].contains(wanted);
+        assert!(is_right, "{rules}: {found:?}, wanted {wanted}");
+    }
+}
+
+#[test]
+fn a_value_in_place_of_a_small_table_is_answered_with_an_example() {
+    let active = "[{ days = [\"sat\", \"sun\"], from = \"22:00\", to = \"06:00\" }]";
+    let direction = "{ direction = [[0.5, 0.9], [0.5, 0.1]] }";
+    for (key, values, example) in [
+        ("speed", &["30", "\"30 km/h\"", "[]"][..], "{ at_least_kmh = 30 }"),
+        ("occupancy", &["3"], "{ at_least = 3 }"),
+        ("stopped", &["true", "\"10 s\""], "{ time = \"10 s\" }"),
+        ("wrong_way", &["[[0, 0], [1, 1]]"], direction),
+        ("left_behind", &["[\"suitcase\"]"], "{ classes = [\"suitcase\"] }"),
+        ("active", &["{}", "{ from = \"22:00\" }", "\"22:00-06:00\"", "true", "[\"22:00\", \"06:00\"]"], active),
+    ] {
+        for value in values {
+            let found = rule_error(&format!("[[camera.zone]]\nname = \"z\"\n{key} = {value}\n"));
+            assert!(found.ends_with(&format!(", or `{key} = {example}`")), "{value}: {found}");
+        }
+        assert_eq!(rule_error(&format!("[[camera.zone]]\nname = \"z\"\n{key} = {example}\n{GROUND}")), "");
+    }
 }
 
 #[test]

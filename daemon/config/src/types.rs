@@ -19,7 +19,7 @@ use visiond_system::logging::LogTarget;
 use visiond_system::state;
 
 use super::kinds::{
-    Words, by_name, duration, duration_or_zero, flag, fraction, list, name, path, real, size, text, whole, word,
+    Words, by_name, duration, duration_or_zero, flag, fraction, label, list, name, path, real, size, text, whole, word,
 };
 use super::table_macros::section;
 use super::tables::{table, tables};
@@ -219,7 +219,7 @@ section! {
         /// Maximum number of detections per frame. Without it, the model card's value.
         max_detections: Option<usize> as whole(1..=100_000) => optional("100"),
         /// Report only these classes, by label; empty: all.
-        classes: Vec<String> as list(text()) => default(Vec::new()),
+        classes: Vec<String> as list(label()) => default(Vec::new()),
         /// Input shapes that override the model's, by input name; for models with dynamic dimensions.
         input_shapes: BTreeMap<String, Vec<usize>> as by_name(list(whole(1..=1 << 24))) => default(BTreeMap::new()),
         /// Maximum number of frames per inference, for models that several cameras share and whose batch can be larger.
@@ -240,7 +240,7 @@ section! {
         /// and its results are part of the detection. Cameras name the other model. See docs/cascades.md.
         on: Option<String> as name() => optional(r#""vehicles""#),
         /// Run only on detections of these classes of that model, by label; empty: all. This and the following keys require `on`.
-        on_classes: Vec<String> as list(text()) => default(Vec::new()),
+        on_classes: Vec<String> as list(label()) => default(Vec::new()),
         /// Run only on boxes whose longer side has at least this many pixels of the frame.
         min_size: Option<u32> as whole(1..=MAX_SIDE) => optional("32"),
         /// How far the crop extends beyond the box on each side, as a part of the box's width and height. A crop ends at the edges of

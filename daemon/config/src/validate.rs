@@ -50,6 +50,7 @@ pub fn check(config: &Read<Config>, diagnostics: &mut Diagnostics) {
     let names = checks.names("model", models.iter().map(|model| &model.name));
     let names = checks.cascades(models, names);
     checks.refreshes(models, cameras, &names);
+    cameras.iter().for_each(|camera| checks.classes_of_rules(camera, models));
     let models = names;
     let names = checks.names("camera", cameras.iter().map(|camera| &camera.name));
     for (camera, span) in config.cameras.items() {
@@ -637,6 +638,19 @@ impl Checks<'_> {
             self.login_in_clear(&mqtt.login, "mqtts");
         }
         self.key_pair(certificate, key);
+        self.mqtt_commands(mqtt);
+    }
+
+    /// Warns about commands from a broker that does not ask who sends them.
+    fn mqtt_commands(&mut self, mqtt: &Read<MqttSinkConfig>) {
+        if let Some((true, span)) = mqtt.commands.set()
+            && !mqtt.login.place.is_set()
+            && !mqtt.certificate.place.is_set()
+        {
+            let message = "without a login, the broker may pass on commands from anyone: set `login` or `certificate`, and let the \
+                           broker's ACL decide who may publish commands";
+            self.0.warning(span, message);
+        }
     }
 
     /// Checks that certificates come with their key and a new stream with its name, and warns about a password without TLS.
@@ -719,9 +733,15 @@ impl Checks<'_> {
         targets
     }
 
-    /// Checks `listen`: an address that is reachable from the network requires a token, no address may appear twice or include
-    /// another one, and no sink may have the path of a socket.
+    /// Checks `listen`: an address that is reachable from the network requires a token, as changes do, no address may appear twice
+    /// or include another one, and no sink may have the path of a socket.
     fn addresses(&mut self, http: &Read<HttpConfig>, outputs: &[SinkTarget]) {
+        if http.allow_changes.is(&true) && !http.token.place.is_set() {
+            self.error(
+                &http.allow_changes.place,
+                "`allow_changes` requires `http.token`: set it, so that not every program can change the file",
+            );
+        }
         let (mut seen, mut sockets): (Vec<SocketAddr>, Vec<SinkTarget>) = (Vec::new(), Vec::new());
         for (shown, span) in http.listen.items() {
             match shown {

@@ -26,6 +26,16 @@ pub(crate) struct Crossing {
 }
 
 impl Crossing {
+    /// Makes one of an object that was last seen beside the line, settled.
+    pub(crate) fn beside(last: Point, at: Duration) -> Self {
+        Self { last: Some(last), crossings: 0, settled: Some(Settled::new(0, at)) }
+    }
+
+    /// Whether the object is settled, so that only its last point matters.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.settled.is_some_and(|settled| settled.is_steady() && settled.state == self.crossings)
+    }
+
     /// Takes a sighting; returns the side on which the object has settled after a crossing.
     pub(crate) fn sight(&mut self, line: &Polyline, point: Point, now: Duration, settle: Duration) -> Option<Side> {
         if let Some(last) = self.last {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use crate::path::Path;
 use crate::rule::Kind;
 
 /// Gives each event of every camera an id that no other event of this process has. Scenes share one by `Arc`; it counts from 1.
@@ -73,10 +74,20 @@ pub struct Event {
     pub count: Option<u32>,
     /// The speed at a begin of [`Kind::Speed`], in the unit of its plane per second.
     pub speed: Option<f32>,
+    /// At an end, the way of the track's anchor since the begin. Empty for a count, and at other phases.
+    pub path: Path,
     /// The side of a line that was crossed to.
     pub to: Option<Arc<str>>,
     /// Why it ended.
     pub reason: Option<EndReason>,
+}
+
+impl Event {
+    /// Makes an event with nothing but what every event has.
+    pub fn new(id: u64, rule: Arc<str>, phase: Phase, at: Duration) -> Self {
+        let (ago, path) = (Duration::ZERO, Path::default());
+        Self { id, rule, phase, track: None, at, ago, count: None, speed: None, path, to: None, reason: None }
+    }
 }
 
 /// Totals of a rule since it was added, changed or [set](crate::Scene::set_totals), and `inside` and `under_way`, which are of now.
@@ -118,23 +129,14 @@ pub(crate) struct Sink<'a> {
     pub(crate) ids: &'a EventIds,
     /// By the caller's clock.
     pub(crate) at: Duration,
+    /// Whether the number of objects inside a zone has changed.
+    pub(crate) has_moves: bool,
 }
 
 impl Sink<'_> {
     /// Adds an event with the fields that every event has.
     pub(crate) fn push(&mut self, id: u64, rule: &Arc<str>, phase: Phase, track: Option<u64>) -> Option<&mut Event> {
-        self.events.push(Event {
-            id,
-            rule: Arc::clone(rule),
-            phase,
-            track,
-            at: self.at,
-            ago: Duration::ZERO,
-            count: None,
-            speed: None,
-            to: None,
-            reason: None,
-        });
+        self.events.push(Event { track, ..Event::new(id, Arc::clone(rule), phase, self.at) });
         self.events.last_mut()
     }
 }

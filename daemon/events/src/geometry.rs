@@ -93,11 +93,11 @@ impl Bounds {
         i64::from(self.right) - i64::from(self.left) <= length && i64::from(self.bottom) - i64::from(self.top) <= length
     }
 
-    fn contains(&self, p: Point) -> bool {
+    pub(crate) fn contains(&self, p: Point) -> bool {
         (self.left..=self.right).contains(&p.x) && (self.top..=self.bottom).contains(&p.y)
     }
 
-    fn touches(&self, other: &Self) -> bool {
+    pub(crate) fn touches(&self, other: &Self) -> bool {
         self.left <= other.right && other.left <= self.right && self.top <= other.bottom && other.top <= self.bottom
     }
 
@@ -157,6 +157,10 @@ impl Polygon {
         segments(&self.points)
     }
 
+    pub(crate) fn bounds(&self) -> Bounds {
+        self.bounds
+    }
+
     /// Whether not all points lie on one line.
     pub(crate) fn has_area(&self) -> bool {
         let Some(&first) = self.points.first() else { return false };
@@ -208,6 +212,10 @@ impl Polyline {
         points.dedup();
         let closed = points.len() > 2 && points.first() == points.last();
         Self { bounds: Bounds::of(&points), points, closed }
+    }
+
+    pub(crate) fn bounds(&self) -> Bounds {
+        self.bounds
     }
 
     /// Whether the line has a length.

@@ -31,14 +31,16 @@
 //! 3. **Gaps.** A rule takes an object that it has not seen for at most `hold` to be as it was. After a longer gap it begins again.
 //!
 //! # Bounds
-//! A scene holds [`MOST_TRACKS`] tracks; beyond these, those that were unseen longest end. A rule takes at most 256 bytes for
-//! each track, 576 if it measures speed. [`Scene::step`] says what a step costs.
+//! A scene holds [`MOST_TRACKS`] tracks; beyond these, those that were unseen longest end. All rules together take 96 bytes for each track, and
+//! each rule that is near it at most 256, 320 more if it measures speed, and 288 more for the path of an event. [`Scene::step`] says what a step costs.
 
 mod clock;
 mod crossing;
 mod event;
 mod geometry;
+mod glance;
 mod object;
+mod path;
 mod plane;
 mod rule;
 mod runner;
@@ -52,6 +54,7 @@ mod wrong_way;
 
 pub use event::{Counters, EndReason, Event, EventIds, Phase};
 pub use object::{Anchor, Filter, Object};
+pub use path::{MOST_PATH_POINTS, Path};
 pub use plane::is_plane;
 pub use rule::{Belonging, Kind, MOST_POINTS, MOST_RULES, Rule, RuleError};
 pub use scene::Scene;

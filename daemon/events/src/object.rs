@@ -46,8 +46,8 @@ pub enum Anchor {
 impl Anchor {
     /// The point of a box in a frame of `size` units. A half unit is rounded down.
     pub(crate) fn of(self, bounds: &Bounds, size: [i32; 2]) -> Point {
-        let middle_x = (bounds.left + bounds.right).div_euclid(2);
-        let middle_y = (bounds.top + bounds.bottom).div_euclid(2);
+        let middle_x = (bounds.left + bounds.right) >> 1;
+        let middle_y = (bounds.top + bounds.bottom) >> 1;
         let (x, y) = match self {
             Self::Bottom => (middle_x, bounds.bottom),
             Self::Center => (middle_x, middle_y),
@@ -79,7 +79,7 @@ impl Default for Filter {
 }
 
 /// A filter in units.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Sieve {
     classes: Vec<u32>,
     min_score: f32,

@@ -6,7 +6,9 @@ use std::time::Duration;
 use crate::crossing::{Crossing, Side};
 use crate::event::{Counters, EndReason, Event, Phase, Sink};
 use crate::geometry::{LIMIT, Point, Polygon, Polyline, Vector, snap};
+use crate::glance::{Attention, Reach};
 use crate::object::{Anchor, Sieve};
+use crate::path::{SpareTrails, Trail};
 use crate::plane::{Plane, Speedometer};
 use crate::rule::{Belonging, Kind, MOST_POINTS, Rule, RuleError};
 use crate::settled::Settled;
@@ -82,6 +84,8 @@ struct Record {
     speed: Option<f32>,
     /// The event under way.
     event: Option<u64>,
+    /// The way since it began.
+    trail: Option<Box<Trail>>,
 }
 
 /// A count that is within its limits.
@@ -96,13 +100,15 @@ struct Group {
 #[derive(Debug)]
 pub(crate) struct Runner {
     pub(crate) rule: Rule,
-    pub(crate) on: bool,
     pub(crate) counters: Counters,
+    pub(crate) on: bool,
+    pub(crate) reach: Reach,
+    pub(crate) sieve: Sieve,
     method: Method,
-    sieve: Sieve,
     area: Option<Polygon>,
     records: Vec<Record>,
     group: Group,
+    spare_trails: SpareTrails,
 }
 
 /// Whether candidates for an owner are near an object.
@@ -150,7 +156,7 @@ impl Record {
             Method::LeftBehind(_) | Method::TakenAway(_) => Memory::Watch(None),
         };
         let (seen, since) = (None, Duration::ZERO);
-        Self { seen, visit: Visit::new(), memory, holds: false, since, speed: None, event: None }
+        Self { seen, visit: Visit::new(), memory, holds: false, since, speed: None, event: None, trail: None }
     }
 
     /// Forgets everything, and keeps the memory.
@@ -165,6 +171,18 @@ impl Record {
             Memory::Watch(watch) => *watch = None,
         }
         (self.seen, self.visit, self.holds, self.speed, self.event) = (None, Visit::new(), false, None, None);
+    }
+
+    /// Whether a fresh record would find the same events from now on; of a line, one that has the last point.
+    fn is_idle(&self) -> bool {
+        let is_outside = self.visit.is_outside() && !self.holds && self.event.is_none();
+        match &self.memory {
+            Memory::None => is_outside,
+            Memory::Line(crossing) => crossing.is_settled(),
+            Memory::Loitering(total, left) => is_outside && total.is_zero() && left.is_none(),
+            Memory::WrongWay(way) => is_outside && way.is_none(),
+            Memory::Stopped(_) | Memory::Speed(_) | Memory::Watch(_) => false,
+        }
     }
 
     /// Sets whether it holds.
@@ -262,7 +280,17 @@ impl Runner {
             return Err(RuleError::NoArea { rule: name() });
         }
         let (records, group, counters) = (Vec::new(), Group::default(), Counters::default());
-        Ok(Self { rule, on: true, counters, method, sieve, area, records, group })
+        let reach = match (&method, &area) {
+            (Method::Line(line, _), _) if !rule.parked => Reach::Line(line.bounds()),
+            // Without `settle`, a path through the zone counts as well.
+            (_, Some(_)) if rule.settle.is_zero() => Reach::Frame,
+            // They remember nothing of a track outside.
+            (Method::Zone | Method::Dwell(_) | Method::Loitering { .. }, Some(area)) => Reach::Zone(area.bounds()),
+            (Method::Count { .. } | Method::WrongWay { .. }, Some(area)) => Reach::Zone(area.bounds()),
+            _ => Reach::Frame,
+        };
+        let spare_trails = SpareTrails::default();
+        Ok(Self { rule, counters, on: true, reach, sieve, method, area, records, group, spare_trails })
     }
 
     /// Whether it has an event under way.
@@ -275,28 +303,60 @@ impl Runner {
         self.rule.parked && parked
     }
 
-    /// Takes in a frame.
-    pub(crate) fn step(&mut self, frame: &Frame<'_>, sink: &mut Sink<'_>) {
-        if !self.on {
-            return;
+    /// Takes in a frame, as the rule number `rule` of the scene. `attention` has one entry for each slot of a track. Returns whether it must
+    /// take in the next frame also without a track to look at.
+    pub(crate) fn step(
+        &mut self,
+        rule: usize,
+        attention: &mut [Attention],
+        frame: &Frame<'_>,
+        sink: &mut Sink<'_>,
+    ) -> bool {
+        for ((slot, track), attention) in frame.tracks.places().zip(attention) {
+            if let Some(track) = track.filter(|_| attention.looks.has(rule)) {
+                self.look(rule, (slot, track), attention, frame, sink);
+            }
         }
+        match self.method {
+            Method::Count { least, most, lasting } => self.count(least, most, lasting, frame, sink),
+            _ => false,
+        }
+    }
+
+    /// Looks at a track, and decides whether to follow it.
+    fn look(
+        &mut self,
+        rule: usize,
+        (slot, track): (usize, &Track),
+        attention: &mut Attention,
+        frame: &Frame<'_>,
+        sink: &mut Sink<'_>,
+    ) {
         if self.records.len() < frame.tracks.len() {
             self.records.resize_with(frame.tracks.len(), || Record::new(&self.method));
         }
-        for (slot, track) in frame.tracks.iter() {
-            let sees = track.seen_now && self.sieve.passes(&track.bounds, track.class_id, track.score);
-            self.look_for_gap(slot, track, sees, frame, sink);
-            if sees {
-                self.sight(slot, track, frame, sink);
-            }
-            self.report(slot, track, frame, sink);
-            if track.ended && !self.keeps(track.parked) {
-                self.lose(slot, track.id, EndReason::TrackEnded, frame.now, sink);
-            }
+        if let Some(before) = track.before.filter(|_| attention.saw.has(rule))
+            && let Some(record) = self.records.get_mut(slot)
+        {
+            let last = self.rule.anchor.of(&before.bounds, frame.size);
+            (record.seen, record.memory) = (Some(before.seen), Memory::Line(Crossing::beside(last, before.seen)));
         }
-        if let Method::Count { least, most, lasting } = self.method {
-            self.count(least, most, lasting, frame, sink);
+        let sees = track.seen_now && self.sieve.passes(&track.bounds, track.class_id, track.score);
+        self.look_for_gap(slot, track, sees, frame, sink);
+        if sees {
+            self.sight(slot, track, frame, sink);
         }
+        self.report(slot, track, frame, sink);
+        if track.ended && !self.keeps(track.parked) {
+            self.lose(slot, track.id, EndReason::TrackEnded, frame.now, sink);
+        }
+        let Some(record) = self.records.get_mut(slot) else { return };
+        let saw = matches!(self.reach, Reach::Line(_)) && sees && record.is_idle();
+        if saw || matches!(self.reach, Reach::Zone(_)) && record.is_idle() {
+            record.clear();
+        }
+        attention.saw.set(rule, saw);
+        attention.follows.set(rule, record.seen.is_some());
     }
 
     /// Ends what was known of a track that the rule has not seen for too long.
@@ -321,12 +381,16 @@ impl Runner {
         let Some(seen) = record.seen else { return };
         if record.visit.is_inside() {
             self.counters.inside = self.counters.inside.saturating_sub(1);
+            sink.has_moves = true;
         }
         let ago = now.saturating_sub(seen);
         if let Some(id) = record.event {
             self.counters.under_way = self.counters.under_way.saturating_sub(1);
             self.counters.ended += 1;
-            end(sink, id, &self.rule.name, Some(track), reason, ago);
+            let path = record.trail.take().map(|trail| self.spare_trails.end(trail)).unwrap_or_default();
+            if let Some(event) = end(sink, id, &self.rule.name, Some(track), reason, ago) {
+                event.path = path;
+            }
         }
         // `holds` of a thing that may be taken away: it was at its place, its owner was not, and the conditions held.
         let is_track = matches!(reason, EndReason::TrackEnded | EndReason::TrackLost);
@@ -363,6 +427,10 @@ impl Runner {
             Visited::Entered => counters.inside += 1,
             Visited::Left => counters.inside = counters.inside.saturating_sub(1),
             Visited::Same | Visited::Passed => {}
+        }
+        sink.has_moves |= matches!(visited, Visited::Entered | Visited::Left);
+        if let (Some(_), Some(trail)) = (record.event, &mut record.trail) {
+            trail.add(point);
         }
         let (inside, visit_since) = (record.visit.is_inside(), record.visit.since());
         let lasted = now.saturating_sub(visit_since);
@@ -459,7 +527,7 @@ impl Runner {
 
     /// Begins, changes or ends the event of a track.
     fn report(&mut self, slot: usize, track: &Track, frame: &Frame<'_>, sink: &mut Sink<'_>) {
-        let Self { rule, counters, method, records, .. } = self;
+        let Self { rule, counters, method, records, spare_trails, .. } = self;
         let Some(record) = records.get_mut(slot) else { return };
         if !rule.kind.lasts() || matches!(method, Method::Count { .. }) {
             return;
@@ -470,6 +538,7 @@ impl Runner {
                 let id = sink.ids.take();
                 (record.event, counters.under_way, counters.begun) =
                     (Some(id), counters.under_way + 1, counters.begun + 1);
+                record.trail = record.visit.last().map(|point| spare_trails.begin(point));
                 if let Some(event) = sink.push(id, &rule.name, Phase::Begin, Some(track.id)) {
                     (event.ago, event.speed) = (ago, record.speed);
                 }
@@ -479,7 +548,10 @@ impl Runner {
                     (None, counters.under_way.saturating_sub(1), counters.ended + 1);
                 let (reason, ago) =
                     if record.holds { (EndReason::Condition, Duration::ZERO) } else { (EndReason::Over, ago) };
-                end(sink, id, &rule.name, Some(track.id), reason, ago);
+                let path = record.trail.take().map(|trail| spare_trails.end(trail)).unwrap_or_default();
+                if let Some(event) = end(sink, id, &rule.name, Some(track.id), reason, ago) {
+                    event.path = path;
+                }
             }
             Some(id) if track.renamed => {
                 sink.push(id, &rule.name, Phase::Update, Some(track.id));
@@ -488,8 +560,8 @@ impl Runner {
         }
     }
 
-    /// Begins, changes or ends the event of a count.
-    fn count(&mut self, least: u32, most: u32, lasting: Duration, frame: &Frame<'_>, sink: &mut Sink<'_>) {
+    /// Begins, changes or ends the event of a count; returns whether the count is within its limits.
+    fn count(&mut self, least: u32, most: u32, lasting: Duration, frame: &Frame<'_>, sink: &mut Sink<'_>) -> bool {
         let Self { rule, counters, group, .. } = self;
         let count = counters.inside;
         // Nothing is known of the time without frames.
@@ -514,7 +586,7 @@ impl Runner {
             }
         }
         if !is_within {
-            return;
+            return false;
         }
         let ago = frame.now.saturating_sub(*group.within.get_or_insert(frame.now));
         match &mut group.event {
@@ -534,6 +606,7 @@ impl Runner {
             }
             _ => {}
         }
+        true
     }
 
     /// Ends all events, and forgets all tracks. Totals stay.

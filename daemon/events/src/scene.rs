@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::clock::Clock;
 use crate::event::{Counters, EndReason, Event, EventIds, Sink};
+use crate::glance::{Attention, Glances, RuleSet};
 use crate::object::Object;
 use crate::rule::{MOST_RULES, Rule, RuleError};
 use crate::runner::{Frame, Runner};
@@ -25,11 +26,21 @@ pub struct Scene {
     /// The time of the last frame by the caller's clock.
     at: Duration,
     tracks: Tracks,
-    runners: Vec<Runner>,
-    /// Indices of `runners`, those that others depend on first.
+    /// For each slot of `tracks`.
+    attention: Vec<Attention>,
+    rules: Vec<Runner>,
+    glances: Glances,
+    /// The rules that must be asked in the next frame even if they look at no track.
+    counting: RuleSet,
+    /// Indices of `rules`, those that others depend on first.
     order: Vec<usize>,
-    /// For each of `runners`, those that must and must not hold.
+    /// For each of `rules`, those that must and must not hold; empty if none has any.
     conditions: Vec<[Vec<usize>; 2]>,
+    /// Whether a rule that is on has [`Rule::parked`].
+    parked: bool,
+    /// The longest [`Rule::hold`].
+    hold: Duration,
+    has_moves: bool,
     ids: Arc<EventIds>,
 }
 
@@ -49,9 +60,15 @@ impl Scene {
             now: Duration::ZERO,
             at: Duration::ZERO,
             tracks: Tracks::new(),
-            runners: Vec::new(),
+            attention: Vec::new(),
+            rules: Vec::new(),
+            glances: Glances::default(),
+            counting: RuleSet::default(),
             order: Vec::new(),
             conditions: Vec::new(),
+            parked: false,
+            hold: Duration::ZERO,
+            has_moves: false,
             ids,
         };
         scene.replace(rules, &mut Vec::new())?;
@@ -71,34 +88,59 @@ impl Scene {
         let mut fresh = rules.into_iter().map(Runner::new).collect::<Result<Vec<_>, _>>()?;
         let conditions = resolve(&fresh)?;
         self.order = order(&fresh, &conditions)?;
-        self.conditions = conditions;
-        let mut sink = Sink { events, ids: &self.ids, at: self.at };
-        for mut old in self.runners.drain(..) {
-            match fresh.iter_mut().find(|new| new.rule.name == old.rule.name) {
-                Some(new) if new.rule == old.rule => *new = old,
+        // Without any, none are read in each frame.
+        let has_some = conditions.iter().flatten().any(|rules| !rules.is_empty());
+        self.conditions = if has_some { conditions } else { Vec::new() };
+        let mut sink = Sink { events, ids: &self.ids, at: self.at, has_moves: false };
+        let before = std::mem::replace(&mut self.attention, vec![Attention::default(); self.tracks.len()]);
+        for (index, mut old) in self.rules.drain(..).enumerate() {
+            match fresh.iter_mut().enumerate().find(|(_, new)| new.rule.name == old.rule.name) {
+                Some((to, new)) if new.rule == old.rule => {
+                    *new = old;
+                    for (now, before) in self.attention.iter_mut().zip(&before) {
+                        now.follows.set(to, before.follows.has(index));
+                        now.saw.set(to, before.saw.has(index));
+                    }
+                }
                 new => {
                     old.finish(EndReason::RuleRemoved, &self.tracks, self.now, &mut sink);
-                    if let Some(new) = new {
+                    if let Some((_, new)) = new {
                         new.on = old.on;
                         new.counters = old.counters.of(&new.rule.kind, &old.rule.kind);
                     }
                 }
             }
         }
-        self.runners = fresh;
+        self.rules = fresh;
+        self.take_rules();
         Ok(())
+    }
+
+    /// Finds what holds for all rules.
+    fn take_rules(&mut self) {
+        self.parked = self.rules.iter().any(|runner| runner.on && runner.rule.parked);
+        self.hold = self.rules.iter().map(|runner| runner.rule.hold).max().unwrap_or_default();
+        let facts = self.rules.iter().map(|runner| (runner.on, runner.reach, runner.rule.anchor, &runner.sieve));
+        self.glances = Glances::new(facts);
+        self.counting = self.glances.on();
     }
 
     /// Switches a rule on or off; returns whether there is a rule of this name. A rule that is off has no events and sees no tracks, and its
     /// totals stay. `events` is cleared first.
     pub fn switch(&mut self, name: &str, on: bool, events: &mut Vec<Event>) -> bool {
         events.clear();
-        let Some(runner) = self.runners.iter_mut().find(|runner| &*runner.rule.name == name) else { return false };
+        let found = self.rules.iter_mut().enumerate().find(|(_, runner)| &*runner.rule.name == name);
+        let Some((index, runner)) = found else { return false };
         if runner.on && !on {
-            let mut sink = Sink { events, ids: &self.ids, at: self.at };
+            let mut sink = Sink { events, ids: &self.ids, at: self.at, has_moves: false };
             runner.finish(EndReason::RuleOff, &self.tracks, self.now, &mut sink);
+            for attention in &mut self.attention {
+                attention.follows.set(index, false);
+                attention.saw.set(index, false);
+            }
         }
         runner.on = on;
+        self.take_rules();
         true
     }
 
@@ -108,7 +150,7 @@ impl Scene {
     /// A frame up to a second before the last one is late, and counts as of the same time. Where a clock is set back further, or forward by
     /// more than a rule's `hold`, nothing is known of the time between: rules begin again.
     ///
-    /// Costs a hash lookup for each object, and for each rule and track some comparisons. A rule looks at the points of its zone or line only
+    /// Costs a hash lookup for each object, and for each track a pass over the bounding boxes of all rules. A rule looks at the points of its zone or line only
     /// for a track that has moved and is within, or crosses, their bounding box. [`Kind::LeftBehind`](crate::Kind::LeftBehind) and
     /// [`Kind::TakenAway`](crate::Kind::TakenAway) compare each of their objects with all tracks. Without allocation once the buffers, and
     /// `events`, have grown. `cargo run --release -p visiond-events --example events-bench` measures it.
@@ -118,61 +160,77 @@ impl Scene {
         let (now, elapsed) = self.clock.advance(at);
         self.now = now;
         self.tracks.see(objects, now);
-        let parked = self.runners.iter().any(|runner| runner.on && runner.rule.parked);
-        if parked {
+        if self.parked {
             self.tracks.find_parked(now);
         }
-        let mut sink = Sink { events, ids: &self.ids, at };
+        let mut sink = Sink { events, ids: &self.ids, at, has_moves: false };
         while let Some(slot) = self.tracks.in_the_way() {
-            remove(&mut self.tracks, &mut self.runners, slot, now, &mut sink);
+            remove(&mut self.tracks, &mut self.attention, (&mut self.rules, &mut self.counting), slot, now, &mut sink);
         }
         self.tracks.admit(now);
+        self.attention.resize(self.tracks.len(), Attention::default());
         for &id in ended {
             self.tracks.end(id);
         }
-        for &index in &self.order {
-            let [needs, bars] = match self.conditions.get(index) {
-                Some([needs, bars]) => [needs.as_slice(), bars.as_slice()],
-                None => [&[][..], &[][..]],
-            };
-            let holds = |&other: &usize| self.runners.get(other).is_some_and(Runner::holds);
-            let gate = needs.iter().all(holds) && !bars.iter().any(holds);
-            if let Some(runner) = self.runners.get_mut(index) {
-                runner.step(&Frame { now, elapsed, size: self.size, tracks: &self.tracks, gate }, &mut sink);
+        let mut wanted = self.counting;
+        for ((_, track), attention) in self.tracks.places().zip(&mut self.attention) {
+            if let Some(track) = track {
+                self.glances.pass(track, attention, self.size);
+                wanted = wanted.or(&attention.looks);
             }
         }
-        self.forget(parked, events);
-    }
-
-    /// Removes the tracks that no rule remembers.
-    fn forget(&mut self, parked: bool, events: &mut Vec<Event>) {
-        let mut sink = Sink { events, ids: &self.ids, at: self.at };
-        let (now, tracks) = (self.now, &mut self.tracks);
-        let hold = self.runners.iter().map(|runner| runner.rule.hold).max().unwrap_or_default();
-        for slot in 0..tracks.len() {
-            let Some(track) = tracks.at(slot) else { continue };
+        for &index in self.order.iter().filter(|&&index| wanted.has(index)) {
+            let gate = self.conditions.get(index).is_none_or(|[needs, bars]| {
+                let holds = |&other: &usize| self.rules.get(other).is_some_and(Runner::holds);
+                needs.iter().all(holds) && !bars.iter().any(holds)
+            });
+            if let Some(runner) = self.rules.get_mut(index) {
+                let frame = Frame { now, elapsed, size: self.size, tracks: &self.tracks, gate };
+                let counts = runner.step(index, &mut self.attention, &frame, &mut sink);
+                self.counting.set(index, counts);
+            }
+        }
+        // Tracks that no rule remembers.
+        for slot in 0..self.tracks.len() {
+            let Some(track) = self.tracks.at(slot) else { continue };
             let unseen = now.saturating_sub(track.seen);
-            let waits = parked && track.parked && unseen <= PARKED_UNSEEN;
-            if !waits && (track.ended || unseen > hold) {
-                remove(tracks, &mut self.runners, slot, now, &mut sink);
+            let waits = self.parked && track.parked && unseen <= PARKED_UNSEEN;
+            if !waits && (track.ended || unseen > self.hold) {
+                remove(
+                    &mut self.tracks,
+                    &mut self.attention,
+                    (&mut self.rules, &mut self.counting),
+                    slot,
+                    now,
+                    &mut sink,
+                );
             }
         }
+        self.has_moves = sink.has_moves;
     }
 
     /// Ends all events and forgets all tracks: before a shutdown, or when the camera is gone. `events` is cleared first.
     pub fn finish(&mut self, reason: EndReason, events: &mut Vec<Event>) {
         events.clear();
-        let mut sink = Sink { events, ids: &self.ids, at: self.at };
-        for runner in &mut self.runners {
+        let mut sink = Sink { events, ids: &self.ids, at: self.at, has_moves: false };
+        for runner in &mut self.rules {
             runner.finish(reason, &self.tracks, self.now, &mut sink);
         }
+        self.counting = self.glances.on();
         self.tracks.clear();
+        self.attention.clear();
+    }
+
+    /// Returns whether the number of objects in a zone has changed with the last frame.
+    pub fn has_moves(&self) -> bool {
+        self.has_moves
     }
 
     /// Sets the totals of a rule, such as those of an earlier run, or 0; returns whether there is a rule of this name. `inside` and `under_way`
     /// are no totals and stay.
     pub fn set_totals(&mut self, name: &str, totals: Counters) -> bool {
-        let Some(runner) = self.runners.iter_mut().find(|runner| &*runner.rule.name == name) else { return false };
+        let found = self.rules.iter_mut().find(|runner| &*runner.rule.name == name);
+        let Some(runner) = found else { return false };
         runner.counters = Counters { inside: runner.counters.inside, under_way: runner.counters.under_way, ..totals };
         true
     }
@@ -180,31 +238,42 @@ impl Scene {
     /// Returns how long frames may be missing until every event would end with the next one.
     pub fn longest_gap(&self) -> Duration {
         let gap = |rule: &Rule| if rule.parked { rule.hold.max(PARKED_UNSEEN) } else { rule.hold };
-        self.runners.iter().map(|runner| gap(&runner.rule)).max().unwrap_or_default()
+        self.rules.iter().map(|runner| gap(&runner.rule)).max().unwrap_or_default()
     }
 
     /// Returns each rule's name and totals.
     pub fn counters(&self) -> impl Iterator<Item = (&Arc<str>, Counters)> {
-        self.runners.iter().map(|runner| (&runner.rule.name, runner.counters))
+        self.rules.iter().map(|runner| (&runner.rule.name, runner.counters))
     }
 }
 
 /// Removes a track, for all rules.
-fn remove(tracks: &mut Tracks, runners: &mut [Runner], slot: usize, now: Duration, sink: &mut Sink<'_>) {
-    if let Some(track) = tracks.at(slot) {
+fn remove(
+    tracks: &mut Tracks,
+    attention: &mut [Attention],
+    (rules, counting): (&mut [Runner], &mut RuleSet),
+    slot: usize,
+    now: Duration,
+    sink: &mut Sink<'_>,
+) {
+    if let (Some(track), Some(attention)) = (tracks.at(slot), attention.get_mut(slot)) {
         let reason = if track.ended { EndReason::TrackEnded } else { EndReason::TrackLost };
-        for runner in runners {
-            runner.lose(slot, track.id, reason, now, sink);
+        for (index, runner) in rules.iter_mut().enumerate() {
+            if attention.follows.has(index) {
+                runner.lose(slot, track.id, reason, now, sink);
+                counting.set(index, true);
+            }
         }
+        *attention = Attention::default();
     }
     tracks.remove(slot);
 }
 
 /// Finds the rules that each rule depends on.
-fn resolve(runners: &[Runner]) -> Result<Vec<[Vec<usize>; 2]>, RuleError> {
+fn resolve(rules: &[Runner]) -> Result<Vec<[Vec<usize>; 2]>, RuleError> {
     let find = |of: &Runner, names: &[Arc<str>]| -> Result<Vec<usize>, RuleError> {
         let index = |name: &Arc<str>| {
-            let found = runners.iter().enumerate().find(|(_, runner)| runner.rule.name == *name);
+            let found = rules.iter().enumerate().find(|(_, runner)| runner.rule.name == *name);
             let (rule, on) = (Arc::clone(&of.rule.name), Arc::clone(name));
             match found {
                 Some((index, runner)) if runner.rule.kind.lasts() => Ok(index),
@@ -214,24 +283,24 @@ fn resolve(runners: &[Runner]) -> Result<Vec<[Vec<usize>; 2]>, RuleError> {
         };
         names.iter().map(index).collect()
     };
-    for (index, runner) in runners.iter().enumerate() {
-        if runners.iter().take(index).any(|other| other.rule.name == runner.rule.name) {
+    for (index, runner) in rules.iter().enumerate() {
+        if rules.iter().take(index).any(|other| other.rule.name == runner.rule.name) {
             return Err(RuleError::SameName { name: Arc::clone(&runner.rule.name) });
         }
     }
-    runners.iter().map(|of| Ok([find(of, &of.rule.only_while)?, find(of, &of.rule.unless)?])).collect()
+    rules.iter().map(|of| Ok([find(of, &of.rule.only_while)?, find(of, &of.rule.unless)?])).collect()
 }
 
 /// Orders rules so that each comes after those that it depends on.
-fn order(runners: &[Runner], conditions: &[[Vec<usize>; 2]]) -> Result<Vec<usize>, RuleError> {
+fn order(rules: &[Runner], conditions: &[[Vec<usize>; 2]]) -> Result<Vec<usize>, RuleError> {
     let mut order: Vec<usize> = Vec::new();
-    while order.len() < runners.len() {
+    while order.len() < rules.len() {
         let ready = |index: &usize| {
             let done = |other: &usize| order.contains(other);
             !done(index) && conditions.get(*index).is_none_or(|conditions| conditions.iter().flatten().all(done))
         };
-        let Some(next) = (0..runners.len()).find(ready) else {
-            let stuck = runners.iter().enumerate().find(|(index, _)| !order.contains(index));
+        let Some(next) = (0..rules.len()).find(ready) else {
+            let stuck = rules.iter().enumerate().find(|(index, _)| !order.contains(index));
             return Err(RuleError::Circle {
                 rule: stuck.map_or_else(|| "".into(), |(_, runner)| Arc::clone(&runner.rule.name)),
             });

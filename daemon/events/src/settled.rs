@@ -18,6 +18,11 @@ impl<T: Copy + PartialEq> Settled<T> {
         Self { state, since, candidate: None }
     }
 
+    /// Whether there is no newer state.
+    pub(crate) fn is_steady(&self) -> bool {
+        self.candidate.is_none()
+    }
+
     /// Takes a sighting; returns the last state when the sighting's has lasted for `settle`.
     pub(crate) fn sight(&mut self, state: T, now: Duration, settle: Duration) -> Option<T> {
         if state == self.state {

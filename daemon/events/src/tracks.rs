@@ -15,6 +15,13 @@ pub const PARKED_UNSEEN: Duration = Duration::from_secs(60);
 /// How long a parked object is left to its own track before another track may be found in its place.
 const ADOPTED_AFTER: Duration = Duration::from_secs(1);
 
+/// Where a track was, and when.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Sighting {
+    pub(crate) bounds: Bounds,
+    pub(crate) seen: Duration,
+}
+
 /// A track.
 #[derive(Debug, Clone)]
 pub(crate) struct Track {
@@ -24,6 +31,8 @@ pub(crate) struct Track {
     pub(crate) score: f32,
     /// The last sighting.
     pub(crate) seen: Duration,
+    /// The sighting before the last one.
+    pub(crate) before: Option<Sighting>,
     /// Whether this frame shows it.
     pub(crate) seen_now: bool,
     /// Whether it was parked before this frame.
@@ -46,6 +55,7 @@ impl Track {
             class_id: object.class_id,
             score: object.score,
             seen: now,
+            before: None,
             seen_now: true,
             was_parked: false,
             parked: false,
@@ -61,6 +71,7 @@ impl Track {
             (self.place, self.place_since) = (bounds, now);
         }
         self.parked = now.saturating_sub(self.place_since) >= PARKED_AFTER;
+        self.before = Some(Sighting { bounds: self.bounds, seen: self.seen });
         (self.bounds, self.class_id, self.score) = (bounds, object.class_id, object.score);
         (self.seen, self.seen_now) = (now, true);
     }
@@ -80,19 +91,17 @@ pub(crate) struct Tracks {
 
 impl Tracks {
     pub(crate) fn new() -> Self {
-        Self {
-            slots: Vec::new(),
-            free: Vec::new(),
-            // Twice as many as it holds: removed entries are then cleaned up in place.
-            by_id: HashMap::with_capacity(2 * MOST_TRACKS),
-            unknown: Vec::new(),
-            oldest: Vec::new(),
-        }
+        Self { slots: Vec::new(), free: Vec::new(), by_id: HashMap::new(), unknown: Vec::new(), oldest: Vec::new() }
     }
 
     /// Slots that exist, used or not.
     pub(crate) fn len(&self) -> usize {
         self.slots.len()
+    }
+
+    /// All slots, used or not.
+    pub(crate) fn places(&self) -> impl Iterator<Item = (usize, Option<&Track>)> {
+        self.slots.iter().map(Option::as_ref).enumerate()
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (usize, &Track)> {

@@ -34,9 +34,19 @@ impl Visit {
         self.inside.state
     }
 
+    /// The last sighting.
+    pub(crate) fn last(&self) -> Option<Point> {
+        self.last.map(|(point, _)| point)
+    }
+
     /// Whether the last sighting was inside.
     pub(crate) fn is_seen_inside(&self) -> bool {
         self.last.is_some_and(|(_, inside)| inside)
+    }
+
+    /// Whether it is outside, and not about to enter.
+    pub(crate) fn is_outside(&self) -> bool {
+        !self.inside.state && self.inside.is_steady()
     }
 
     /// The first sighting inside, or outside after it left.

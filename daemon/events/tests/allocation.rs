@@ -90,16 +90,19 @@ fn tracks_that_come_and_go_cost_no_allocation() {
             let bounds = [x, y, x + 30.0, y + 60.0];
             objects.push(Object { track, bounds, class_id: (place % 2) as u32, score: 0.9 });
         }
-        if frame == 0 {
-            // More tracks than it holds: from then on no buffer grows.
-            let one = |track: u64| Object { track, bounds: [500.0, 300.0, 530.0, 360.0], class_id: 0, score: 0.9 };
+        if frame < 40 {
+            // More tracks than it holds, with events of all kinds: from then on no buffer grows.
+            let one = |track: u64| {
+                let x = 900.0 - (track % 2 * frame * 8) as f32;
+                Object { track, bounds: [x, 300.0, x + 30.0, 360.0], class_id: (track % 4 / 2) as u32, score: 0.9 }
+            };
             objects.extend((1 << 40..(1 << 40) + MOST_TRACKS as u64).map(one));
         }
         let before = ALLOCATIONS.get();
         scene.step(Duration::from_millis(frame * 33), &objects, &ended, &mut events);
         let allocated = ALLOCATIONS.get() - before;
-        assert!(frame < 100 || allocated == 0, "{allocated} allocations in frame {frame}");
-        happened += if frame < 100 { 0 } else { events.len() };
+        assert!(frame < 250 || allocated == 0, "{allocated} allocations in frame {frame}");
+        happened += if frame < 250 { 0 } else { events.len() };
     }
     assert!(happened > 500, "{happened}");
 }

@@ -688,3 +688,38 @@ fn rules_that_are_wrong_are_rejected_with_a_remedy() {
     assert!(matches!(several(vec![zone(); 257]), RuleError::TooManyRules { found: 257 }));
     assert!(matches!(Scene::new([0, 1], Vec::new(), Arc::default()), Err(RuleError::FrameSize { .. })));
 }
+
+#[test]
+fn a_parked_car_whose_track_ended_beside_a_line_is_another_one_beyond_it() {
+    let across = line_of(&[[610.0, 100.0], [610.0, 700.0]]);
+    let mut film = Film::new(vec![parked(), Rule { settle: Duration::ZERO, ..across }]);
+    film.show(ms(11_000), &[object(1, [600.0, 300.0])]).frame(ms(33), &[object(1, [600.0, 300.0])], &[1]).told();
+    // The zone finds it again, a step to the right.
+    film.show(ms(300), &[object(2, [612.0, 300.0])]);
+    assert_eq!(film.told(), ["zone Update"]);
+}
+
+#[test]
+fn a_line_that_a_reload_moves_remembers_where_each_object_was() {
+    let across = line_of(&[[610.0, 100.0], [610.0, 700.0]]);
+    let mut film = Film::new(vec![zone(), across.clone()]);
+    film.show(ms(500), &[object(1, [200.0, 300.0])]);
+    film.scene.replace(vec![across, zone()], &mut Vec::new()).unwrap();
+    film.show(ms(500), &[object(1, [1200.0, 300.0])]);
+    assert_eq!(film.totals("line").crossed_to.iter().sum::<u64>(), 1);
+    // While it is off, it sees nothing.
+    film.scene.switch("line", false, &mut Vec::new());
+    film.scene.switch("line", true, &mut Vec::new());
+    film.show(ms(500), &[object(1, [200.0, 300.0])]);
+    assert_eq!(film.totals("line").crossed_to.iter().sum::<u64>(), 1);
+}
+
+#[test]
+fn a_zone_that_was_switched_off_with_objects_inside_is_empty_afterwards() {
+    let mut film = Film::new(vec![in_square("absence", Kind::Absence { time: ms(1000) })]);
+    film.show(ms(500), &[object(1, [600.0, 300.0])]);
+    film.scene.switch("absence", false, &mut Vec::new());
+    film.scene.switch("absence", true, &mut Vec::new());
+    film.show(ms(2000), &[]);
+    assert_eq!(film.told(), ["absence Begin 0"]);
+}

@@ -95,6 +95,11 @@ impl Frame {
         }
     }
 
+    /// See [`FrameFacts::time`].
+    pub fn time(&self) -> Duration {
+        self.recorded_at.unwrap_or(Duration::from_nanos(self.timestamp.monotonic_ns))
+    }
+
     /// Returns a view of the pixels.
     ///
     /// # Errors

@@ -76,11 +76,16 @@ impl Live {
         *self.lanes.lock() = lanes;
     }
 
-    /// Forgets the frames, images and newest messages of a camera, because its privacy masks have changed: no client gets one of them
-    /// afterwards.
-    pub fn change_masks(&self, camera: &str) {
+    /// Forgets the frames, images and newest messages of a camera, because its privacy masks have changed or it goes: no client gets one of
+    /// them afterwards.
+    pub fn forget_frames(&self, camera: &str) {
         self.view(camera).change_masks();
         self.messages.forget(camera);
+    }
+
+    /// Hides the files of the events that a camera had so far, because its privacy masks have changed.
+    pub fn hide_event_files(&self, camera: &str) {
+        self.messages.events().change_masks(camera);
     }
 
     /// Limits the images per second of each camera.

@@ -4,7 +4,8 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use visiond_message::{EventMessage, EventTotals, Published};
+use visiond_frames::clock::{SystemClock, now};
+use visiond_message::{EventMessage, EventPhase, EventTotals, Published};
 
 /// How many events are kept.
 pub const RECENT_EVENTS: usize = 200;
@@ -17,7 +18,21 @@ pub struct RecentEvents(Mutex<Kept>);
 struct Kept {
     /// The oldest first.
     events: VecDeque<Arc<Published>>,
+    /// How many events were added so far.
+    added: u64,
     totals: HashMap<RuleKey, EventTotals>,
+    /// When the privacy masks of cameras changed last.
+    mask_changes: HashMap<Arc<str>, MaskChange>,
+}
+
+/// A change of a camera's privacy masks. The ledger may deliver events of earlier frames after it, and a frame's time may be that of another
+/// clock, so an event must be later by its number and by its time.
+#[derive(Debug)]
+struct MaskChange {
+    /// The number of events before it.
+    added: u64,
+    /// Its time, as in [`EventMessage::at`].
+    at: String,
 }
 
 /// What a rule counts.
@@ -46,7 +61,31 @@ impl RecentEvents {
         };
         let oldest = if kept.events.len() < RECENT_EVENTS { None } else { kept.events.pop_front() };
         kept.events.push_back(Arc::clone(published));
+        kept.added += 1;
         oldest
+    }
+
+    /// Returns what `file` finds in the newest message of the event `id` that has it, such as the name of a file.
+    ///
+    /// `None` if the event began before the privacy masks of its camera changed last, or may have: its files may show what is hidden now.
+    pub fn file_of<T>(&self, id: &str, file: impl Fn(&EventMessage) -> Option<T>) -> Option<T> {
+        let kept = self.0.lock();
+        let numbers = kept.added - kept.events.len() as u64..;
+        let events = numbers.zip(kept.events.iter().filter_map(|published| published.event()));
+        let mut of_event = events.filter(|(_, event)| *event.event == *id).peekable();
+        let (number, oldest) = of_event.peek()?;
+        let is_shown = kept.mask_changes.get(&oldest.camera).is_none_or(|change| {
+            let is_begin = matches!(oldest.phase, EventPhase::Begin | EventPhase::Moment);
+            is_begin && *number >= change.added && oldest.at > change.at
+        });
+        of_event.filter(|_| is_shown).filter_map(|(_, event)| file(event)).last()
+    }
+
+    /// Hides the files of the events that a camera had so far, because its privacy masks have changed.
+    pub(crate) fn change_masks(&self, camera: &str) {
+        let mut kept = self.0.lock();
+        let change = MaskChange { added: kept.added, at: now(&SystemClock).rfc3339() };
+        kept.mask_changes.insert(camera.into(), change);
     }
 
     /// Returns the events that `wanted` accepts, the newest first.
@@ -72,6 +111,38 @@ impl RecentEvents {
 mod tests {
     use super::*;
     use crate::broadcast::Broadcast;
+
+    #[test]
+    fn files_of_events_before_other_privacy_masks_are_hidden() {
+        let recent = RecentEvents::default();
+        let message = |id: &str, phase, at: &str, image: Option<&str>| EventMessage {
+            event: id.into(),
+            camera: "door".into(),
+            phase,
+            at: at.to_owned(),
+            image: image.map(Into::into),
+            ..EventMessage::default()
+        };
+        let add = |event: EventMessage| {
+            let event = Arc::new(event);
+            recent.add(&event, &Arc::new(Published::of_event(Arc::clone(&event), None)));
+        };
+        let image = |id: &str| recent.file_of(id, |event| event.image.clone()).map(|name| name.to_string());
+        let (past, future) = ("2020-01-01T00:00:00.000000000Z", "2100-01-01T00:00:00.000000000Z");
+        add(message("e1", EventPhase::Begin, past, Some("1.jpg")));
+        add(message("e2", EventPhase::Begin, past, None));
+        add(message("e1", EventPhase::Update, past, None));
+        assert_eq!((image("e1"), image("e2"), image("e3")), (Some("1.jpg".to_owned()), None, None));
+        recent.change_masks("yard");
+        assert!(image("e1").is_some(), "another camera");
+        recent.change_masks("door");
+        add(message("e1", EventPhase::End, future, Some("1.jpg")));
+        add(message("late", EventPhase::Begin, past, Some("2.jpg")));
+        add(message("unknown", EventPhase::End, future, Some("3.jpg")));
+        add(message("new", EventPhase::Moment, future, Some("4.jpg")));
+        let images = ["e1", "late", "unknown", "new"].map(image);
+        assert_eq!(images, [None, None, None, Some("4.jpg".to_owned())]);
+    }
 
     fn event(number: usize, camera: &str, totals: Option<EventTotals>) -> Arc<Published> {
         let event = EventMessage {

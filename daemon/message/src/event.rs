@@ -7,6 +7,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::message::BoxMessage;
+use crate::values::{NUMBER_BYTES, PlainAttribute};
 
 /// Version in the `schema` field of every event; raised by a change that breaks readers.
 pub const EVENT_SCHEMA: &str = "visiond-event/1";
@@ -97,6 +98,15 @@ pub struct EventMessage {
     /// Name of the image file in the folder of `[camera.annotate]`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub image: Option<Arc<str>>,
+    /// Name of the video file in the folder of `[camera.clips]`, which is there once it is finished.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub clip: Option<Arc<str>>,
+    /// Attributes of the object by models on its box, without scores: those of the frame, or at the end the last ones.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub attributes: BTreeMap<String, PlainAttribute>,
+    /// At the end of an object's event, the way of its anchor since the begin, in pixels of the frame.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub path: Vec<[f32; 2]>,
     /// The number of objects in the zone.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub count: Option<u32>,
@@ -179,14 +189,24 @@ pub enum EventPhase {
 impl EventMessage {
     /// Returns the JSON with a line end.
     pub fn to_line(&self) -> Vec<u8> {
-        let mut line = Vec::with_capacity(EVENT_BYTES);
+        let mut line = Vec::with_capacity(self.about_bytes());
         #[expect(
             clippy::expect_used,
-            reason = "the event has no map and no fallible Serialize, and writing to a Vec cannot fail"
+            reason = "all keys are strings, no Serialize of it fails, and writing to a Vec cannot fail"
         )]
         serde_json::to_writer(&mut line, self).expect("an event is always JSON");
         line.push(b'\n');
         line
+    }
+
+    /// The approximate bytes of its JSON.
+    pub(crate) fn about_bytes(&self) -> usize {
+        let text = |value: &PlainAttribute| match value {
+            PlainAttribute::Text(text) => text.len(),
+            PlainAttribute::Number(_) => NUMBER_BYTES,
+        };
+        let attributes: usize = self.attributes.iter().map(|(name, value)| name.len() + text(value) + 6).sum();
+        EVENT_BYTES + attributes + self.path.len() * (2 * NUMBER_BYTES + 4)
     }
 }
 
@@ -194,5 +214,5 @@ fn schema() -> &'static str {
     EVENT_SCHEMA
 }
 
-/// The approximate bytes of an event as JSON.
-pub(crate) const EVENT_BYTES: usize = 420;
+/// The approximate bytes of an event as JSON, without attributes and path.
+const EVENT_BYTES: usize = 420;

@@ -20,7 +20,7 @@ pub use self::message::{
     RleMessage, SCHEMA, Timings, TrackMessage, TrackMessageState, mask_bytes, topic,
 };
 pub use self::published::{Published, Receipt};
-pub use self::state::StateMessage;
+pub use self::state::{RuleSettingsMessage, SettingsMessage, StateMessage};
 pub use self::values::{
     AttributeMessage, AttributesMessage, DepthMessage, EmbeddingMessage, LabelMessage, PlainAttribute,
 };

@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 
-use crate::event::{EVENT_BYTES, EventMessage};
+use crate::event::EventMessage;
 use crate::message::Message;
 
 /// A message to publish, of a frame or of an event, with the line that all sinks share.
@@ -48,7 +48,8 @@ impl Published {
 
     /// Wraps an event. `receipt` is dropped once every reader has dropped the message and its line.
     pub fn of_event(event: Arc<EventMessage>, receipt: Option<Receipt>) -> Self {
-        Self { content: Content::Event(event), about_bytes: EVENT_BYTES, line: OnceLock::new(), receipt }
+        let about_bytes = event.about_bytes();
+        Self { content: Content::Event(event), about_bytes, line: OnceLock::new(), receipt }
     }
 
     /// Returns the same message without its receipt.

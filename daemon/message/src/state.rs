@@ -21,7 +21,7 @@ pub struct StateMessage {
     pub camera: String,
     /// Model that runs on its frames; of several their names, separated by commas.
     pub model: String,
-    /// opening, streaming, waiting, failed or ended.
+    /// opening, streaming, waiting, failed, ended or disabled.
     pub phase: String,
     /// Why it does not stream, as a sentence.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -49,6 +49,30 @@ pub struct StateMessage {
     /// The camera's zones.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub zones: BTreeMap<String, ZoneStateMessage>,
+    /// The settings that commands change, if the sink obeys commands.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub settings: Option<SettingsMessage>,
+}
+
+/// The settings of a camera that commands change.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct SettingsMessage {
+    /// Whether the camera runs.
+    pub enabled: bool,
+    /// The least score of its detections; 0 if it adds no limit to those of its models.
+    pub score_threshold: f64,
+    /// Its lines and zones by name.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub rules: BTreeMap<String, RuleSettingsMessage>,
+}
+
+/// The settings of a line or zone that commands change.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+pub struct RuleSettingsMessage {
+    /// Whether it counts or reports.
+    pub enabled: bool,
+    /// The least score of the objects that it sees.
+    pub min_score: f64,
 }
 
 /// A zone at the newest frame.
@@ -134,6 +158,7 @@ impl StateMessage {
             counts,
             fractions,
             attributes,
+            settings: None,
         }
     }
 }

@@ -19,7 +19,7 @@ counted! {
         name: String,
         /// Model that runs on its frames; of several models their names, separated by commas.
         model: String,
-        /// opening, streaming, waiting, failed or ended.
+        /// opening, streaming, waiting, failed, ended, or disabled if a command has switched it off.
         phase: String,
         /// Why it is waiting or failed, as a sentence.
         reason: Option<String>,
@@ -35,7 +35,8 @@ counted! {
         format: String,
         /// How the driver passes frames: "userptr", "mmap" or "copy"; absent without a driver.
         io: Option<String>,
-        /// The decoder of a network camera's stream: "nvdec", "ffmpeg" or "libjpeg-turbo"; absent for other sources.
+        /// The decoder of a network camera's stream: "nvdec", "gstreamer", "ffmpeg" or "libjpeg-turbo"; absent for other
+        /// sources.
         decoder: Option<String>,
         /// Messages per second over the last five seconds.
         fps: f64,
@@ -68,6 +69,9 @@ counted! {
         /// Images for `annotate`, if it is configured.
         #[serde(skip_serializing_if = "Option::is_none")]
         pictures: Option<AnnotateCounts>,
+        /// Clips of events, if they are configured.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        clips: Option<ClipCounts>,
     } {
         /// Frames captured.
         captured,
@@ -86,7 +90,15 @@ counted! {
     }
 }
 
+/// The phase of a camera that is switched off.
+pub const DISABLED: &str = "disabled";
+
 impl CameraStatus {
+    /// Returns the status of a camera that is switched off. `models` are the names of its models, separated by commas.
+    pub fn disabled(name: &str, models: &str) -> Self {
+        Self { name: name.to_owned(), model: models.to_owned(), phase: DISABLED.to_owned(), ..Self::default() }
+    }
+
     /// Adds the facts about the frame from the camera's newest message. If the camera is away, that message is old.
     ///
     /// Those of several models are joined; of two attributes or classes of one name, the message that is added later counts.
@@ -277,6 +289,20 @@ pub struct AnnotateCounts {
     /// Frames not drawn, because another one was still waiting.
     pub dropped_busy: u64,
     /// Images that could not be drawn or stored.
+    pub failed: u64,
+    /// Why the folder cannot be written now.
+    pub outage: Option<String>,
+}
+
+/// Counts of a camera's clips.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ClipCounts {
+    /// Clips stored.
+    pub written: u64,
+    /// Clips lost because too many were under way, the disk was too slow, or the memory too small.
+    pub dropped: u64,
+    /// Clips that could not be stored.
     pub failed: u64,
     /// Why the folder cannot be written now.
     pub outage: Option<String>,

@@ -1,5 +1,5 @@
-//! The collector of a model on a camera: makes the lane's results messages, and passes them to the publisher, the live view and
-//! the annotator.
+//! The collector of a model on a camera: makes the lane's results messages, and passes them to the publisher, the live view, the
+//! annotator and the clips.
 //!
 //! Facts about a camera over several frames or models belong here: a detection gets its track in [`Collector::track`].
 //!
@@ -24,7 +24,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use visiond_annotate::annotator::Annotator;
+use visiond_annotate::annotator::{Annotator, EventImage};
+use visiond_clips::recorder::ClipRecorder;
 use visiond_engine::detector::Detection;
 use visiond_frames::frame::{Frame, FrameFacts};
 use visiond_kernels::nvtx;
@@ -71,6 +72,8 @@ pub struct Collector {
     pub metrics: Arc<CameraMetrics>,
     /// Draws the camera's images, if the configuration asks for them.
     annotator: Option<Arc<Annotator>>,
+    /// Stores clips of the camera's events, if the configuration asks for them.
+    recorder: Option<Arc<ClipRecorder>>,
     /// How to track its objects, if the configuration asks for it, and their tracks.
     tracking: Option<(TrackSettings, Arc<Mutex<CameraTracks>>)>,
     /// Where detections are dropped.
@@ -123,6 +126,7 @@ impl Collector {
         Self {
             metrics,
             annotator,
+            recorder: None,
             tracking,
             ignored,
             view,
@@ -150,6 +154,12 @@ impl Collector {
         Self { group: joiner.map(|joiner| (joiner, place)), ..self }
     }
 
+    /// Returns the collector with clips of the camera's events.
+    #[must_use]
+    pub fn filmed(self, recorder: Option<Arc<ClipRecorder>>) -> Self {
+        Self { recorder, ..self }
+    }
+
     /// Returns the collector with areas in which detections are dropped.
     #[must_use]
     pub fn ignoring(self, ignored: Vec<IgnoredArea>) -> Self {
@@ -170,7 +180,8 @@ impl Collector {
 
     /// Whether results need the pixels of their frames, because images are drawn or a client watches.
     pub fn wants_view(&self) -> bool {
-        self.annotator.is_some() || self.view.wanted()
+        let draws_clips = self.recorder.as_ref().is_some_and(|recorder| recorder.draws());
+        self.annotator.is_some() || draws_clips || self.view.wanted()
     }
 
     /// Drops the detections in the camera's ignored areas, before anything else knows of them. Allocates nothing.
@@ -179,18 +190,24 @@ impl Collector {
         ignored::drop_ignored(&self.ignored, up, frame, &model.labels, detections);
     }
 
-    /// Finds the track of each detection; of none if the model's objects are not tracked. Publishes the events of the camera's lines and
-    /// zones, and waits only for a sink that must lose nothing.
+    /// Finds the track of each detection; of none if the model's objects are not tracked.
     pub fn track(&self, result: &LaneResult<'_>, buffers: &mut TrackBuffers) {
         match &self.tracking {
             Some((settings, tracks)) => {
-                let mut tracks = tracks.lock();
-                tracks.step(settings, result, buffers);
-                // Under the lock, so that no event follows the ends of all.
-                tracks.apply_rules(settings, result, buffers, self.annotator.as_deref(), (&self.metrics, &self.outlet));
+                tracks.lock().step(settings, result, buffers);
             }
             None => buffers.clear(),
         }
+    }
+
+    /// Publishes the events of the camera's lines and zones, once the tracks of the frame and the results of models on its detections are
+    /// known. Waits only for a sink that must lose nothing.
+    pub fn apply_rules(&self, result: &LaneResult<'_>, buffers: &mut TrackBuffers) {
+        let Some((settings, tracks)) = &self.tracking else { return };
+        // Under the lock, so that no event follows the ends of all.
+        let mut tracks = tracks.lock();
+        let media = (self.annotator.as_deref(), self.recorder.as_ref());
+        tracks.apply_rules(settings, result, buffers, media, (&self.metrics, &self.outlet));
     }
 
     /// Notes that the camera has sent no frame for so long. Waits for nothing: a lane that has a frame of it knows better.
@@ -211,12 +228,12 @@ impl Collector {
     }
 
     /// Publishes a message that `lane` has made, unless the limit of messages is reached, and passes the frame's pixels to
-    /// the live view and the annotator. Waits only for a sink or an annotator that must lose nothing.
+    /// the live view, the annotator and the clips. Waits only for a sink, an annotator or clips that must lose nothing.
     ///
-    /// `images` are the names of the images of events that the frame is for.
+    /// `images` are the images of events that the frame is for.
     ///
     /// With a group, the message is published as a part of the frame's, now or later; [`Collector::drop_frame`] comes next.
-    pub fn publish(&self, mut message: Message, view: Option<Arc<Frame>>, images: &[Arc<str>], lane: &LaneMetrics) {
+    pub fn publish(&self, mut message: Message, view: Option<Arc<Frame>>, images: &[EventImage], lane: &LaneMetrics) {
         if self.group.is_none() && !self.outlet.message_limit.spend() {
             return;
         }
@@ -238,6 +255,12 @@ impl Collector {
         // A sink may have kept the lane for longer than a reload waits.
         let Some(frame) = view.filter(|_| !self.gate.is_closed()) else { return };
         self.view.offer(&frame, &message);
+        if let Some(recorder) = &self.recorder {
+            match self.delivery {
+                Delivery::NewestWins => recorder.offer(&frame, self.view_spec.orientation, &message),
+                Delivery::Lossless => recorder.offer_wait(&frame, self.view_spec.orientation, &message),
+            }
+        }
         if let Some(annotator) = &self.annotator {
             match self.delivery {
                 Delivery::NewestWins => annotator.offer(frame, self.view_spec.orientation, message, images),

@@ -590,6 +590,8 @@ impl Lane {
                 state.lost = Some(error.to_string());
                 &[]
             });
+            let result = LaneResult { crops, ..result };
+            camera.apply_rules(&result, &mut state.tracks);
             // After the models on the detections, which may take long: a reload that changes the masks waits for what passes.
             let Some(_passing) = camera.pass() else {
                 camera.metrics.count_dropped_by(&self.metrics.name, DropCause::Unmasked, 1);
@@ -597,7 +599,7 @@ impl Lane {
                 continue;
             };
             // Tracing masks may take long or hang, so the watchdog monitors the lane meanwhile.
-            let message = camera.join(&LaneResult { crops, ..result }, state.tracks.reports(), start);
+            let message = camera.join(&result, state.tracks.reports(), start);
             drop(trace);
             self.metrics.enter(Activity::Publishing);
             let view = frame.filter(|_| camera.wants_view());

@@ -20,6 +20,8 @@ pub trait EventOutlet: Send + Sync {
     fn totals(&self, camera: &str, rule: &str, kind: &str) -> RuleTotals;
     /// Sets the totals of a camera's rule, because they are reset.
     fn set_totals(&self, camera: &str, rule: &str, kind: &str, totals: RuleTotals);
+    /// Resets the totals of all rules of a camera's line or zone. They stay of the same day.
+    fn reset_totals(&self, camera: &str, rule: &str);
 }
 
 /// A test's function, which gets the events alone.
@@ -34,6 +36,8 @@ impl<F: Fn(EventMessage) + Send + Sync> EventOutlet for F {
     }
 
     fn set_totals(&self, _: &str, _: &str, _: &str, _: RuleTotals) {}
+
+    fn reset_totals(&self, _: &str, _: &str) {}
 }
 
 /// Where the messages of all cameras go.

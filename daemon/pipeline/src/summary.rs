@@ -6,8 +6,8 @@ use std::path::Path;
 
 use serde::Serialize;
 use visiond_kernels::buffer::MemoryKind;
-use visiond_message::status::{AnnotateCounts, CameraModelStatus, GpuSnapshot, RuleStatus, SinkCounts};
-use visiond_system::thermal::JetsonSummary;
+use visiond_message::status::{AnnotateCounts, CameraModelStatus, ClipCounts, GpuSnapshot, RuleStatus, SinkCounts};
+use visiond_system::thermal::{GpuSummary, JetsonSummary};
 use visiond_telemetry::metrics::{CameraSnapshot, LaneMetrics, Stage};
 
 use super::status_line::{dropped_text, drops, millis};
@@ -21,6 +21,9 @@ pub struct Summary {
     pub first_message_s: Option<f64>,
     /// Peak of resident memory.
     pub peak_resident_bytes: Option<u64>,
+    /// The GPU; absent on machines that are not a Jetson and have no driver from NVIDIA.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gpu: Option<GpuSummary>,
     /// The Jetson; absent on other machines.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub jetson: Option<JetsonSummary>,
@@ -71,7 +74,7 @@ pub struct CameraSummary {
     /// How the driver last passed frames: "userptr", "mmap" or "copy".
     #[serde(skip_serializing_if = "Option::is_none")]
     pub io: Option<String>,
-    /// The last decoder of a network camera's stream: "nvdec", "ffmpeg" or "libjpeg-turbo".
+    /// The last decoder of a network camera's stream: "nvdec", "gstreamer", "ffmpeg" or "libjpeg-turbo".
     #[serde(skip_serializing_if = "Option::is_none")]
     pub decoder: Option<String>,
     /// Bytes of frames copied between the source and the buffer that the model reads.
@@ -102,6 +105,9 @@ pub struct CameraSummary {
     /// Annotated images, if configured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pictures: Option<PictureSummary>,
+    /// Clips of its events, if configured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub clips: Option<PictureSummary>,
     /// The drops as text.
     #[serde(skip)]
     drops: String,
@@ -135,14 +141,14 @@ pub struct DurationStats {
     pub max: u64,
 }
 
-/// A camera's images.
+/// A camera's images or clips.
 #[derive(Debug, Serialize)]
 pub struct PictureSummary {
-    /// Folder of the images.
+    /// Their folder.
     pub directory: String,
-    /// Images stored.
+    /// How many are stored.
     pub written: u64,
-    /// Images not drawn, or not stored.
+    /// How many were not drawn, or not stored.
     pub lost: u64,
 }
 
@@ -209,6 +215,7 @@ impl CameraSummary {
             decoder: total.status.decoder,
             dropped: total.status.dropped,
             pictures: None,
+            clips: None,
         }
     }
 
@@ -218,6 +225,12 @@ impl CameraSummary {
         self.pictures =
             Some(PictureSummary { directory: directory.display().to_string(), written: counts.written, lost });
         self
+    }
+
+    /// Adds its clips.
+    pub fn with_clips(self, directory: &Path, counts: &ClipCounts) -> Self {
+        let (directory, lost) = (directory.display().to_string(), counts.dropped + counts.failed);
+        Self { clips: Some(PictureSummary { directory, written: counts.written, lost }), ..self }
     }
 
     fn lines(&self, out: &mut Vec<String>) {
@@ -259,6 +272,10 @@ impl CameraSummary {
         if let Some(pictures) = &self.pictures {
             let lost = if pictures.lost > 0 { format!(", {} not drawn", pictures.lost) } else { String::new() };
             out.push(format!("  images: {} in {}{lost}", pictures.written, pictures.directory));
+        }
+        if let Some(clips) = &self.clips {
+            let lost = if clips.lost > 0 { format!(", {} lost", clips.lost) } else { String::new() };
+            out.push(format!("  clips: {} in {}{lost}", clips.written, clips.directory));
         }
     }
 }
@@ -333,6 +350,7 @@ impl Summary {
             out.push(format!("sink {}: {} messages to {}{lost}", sink.name, sink.written, sink.to));
         }
         out.extend(self.jetson.as_ref().map(JetsonSummary::line));
+        out.extend(self.gpu.as_ref().and_then(GpuSummary::line));
         let mut last = format!("{:.1} s", self.seconds);
         if let Some(first) = self.first_message_s {
             let _ = write!(last, ", the first message {first:.2} s after the start");
@@ -361,11 +379,13 @@ mod tests {
         camera.count_published(&message("street", &["person"]));
         camera.count_dropped(DropCause::Overload, 1);
         let counts = AnnotateCounts { written: 2, dropped_busy: 1, failed: 0, outage: None };
+        let clips = ClipCounts { written: 3, dropped: 1, failed: 1, outage: None };
         let camera = CameraSummary::new(camera.snapshot(), 2.0);
         Summary {
             seconds: 2.0,
             first_message_s: Some(0.14),
             peak_resident_bytes: Some(58_400_000),
+            gpu: None,
             jetson: None,
             models: vec![ModelSummary {
                 name: "nanodet".into(),
@@ -387,7 +407,9 @@ mod tests {
                     launch_us_p99: 9,
                 }),
             }],
-            cameras: vec![camera.with_pictures(Path::new("out/pictures"), counts)],
+            cameras: vec![
+                camera.with_pictures(Path::new("out/pictures"), counts).with_clips(Path::new("clips"), &clips),
+            ],
             sinks: vec![SinkSummary { name: "file".into(), to: "out.jsonl".into(), written: 2, lost: 0 }],
         }
     }
@@ -402,6 +424,7 @@ mod tests {
                 "  of it preprocess 0.0, inference 0.0, postprocess 0.0",
                 "  detections: 3 person, 1 dog",
                 "  images: 2 in out/pictures, 1 not drawn",
+                "  clips: 3 in clips, 2 lost",
                 "model nanodet: 2 runs on rten (built in), 1 as a CUDA graph, 1 call by call, 0 overlapped, \
                  1.3 MB of frames copied for the GPU",
                 "sink file: 2 messages to out.jsonl",
@@ -472,7 +495,7 @@ mod tests {
         assert_eq!(camera["detections"]["person"], 3);
         assert_eq!(camera["stages_us"]["total"]["max"], 1000);
         assert_eq!(camera["stages_us"]["total"]["mean"], 1000);
-        assert_eq!(camera["pictures"]["written"], 2);
+        assert_eq!((&camera["pictures"]["written"], &camera["clips"]["lost"]), (&2.into(), &2.into()));
         assert_eq!(value["sinks"][0]["to"], "out.jsonl");
         assert!(camera.get("drops").is_none());
     }

@@ -20,6 +20,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use visiond_annotate::annotator::Annotator;
 use visiond_capture::source::Open;
+use visiond_clips::recorder::ClipRecorder;
 use visiond_events::EndReason;
 use visiond_frames::clock::{Clock, SystemClock};
 use visiond_live::{Live, PreviewFeed};
@@ -44,8 +45,6 @@ pub struct CameraSpec {
     pub name: Arc<str>,
     /// Opens the source; `None` if the camera is already running and stays as it is.
     pub open: Option<Open>,
-    /// Whether its privacy masks differ from the running camera's: nothing of a frame with the old ones may be published.
-    pub changes_masks: bool,
     /// Opens the stream for viewers, if it is a different one; unused if the camera stays as it is.
     pub preview: Option<Open>,
     /// The most frames per second that the models process.
@@ -54,6 +53,8 @@ pub struct CameraSpec {
     pub delivery: Delivery,
     /// Draws its annotated images, if they are configured.
     pub annotator: Option<Arc<Annotator>>,
+    /// Stores clips of its events, if they are configured.
+    pub recorder: Option<Arc<ClipRecorder>>,
     /// How to track its objects, if the configuration asks for it.
     pub track: Option<TrackSettings>,
     /// Where detections are dropped.
@@ -81,6 +82,8 @@ pub struct PipelineSpec {
     pub lanes: Vec<LaneSpec>,
     /// The cameras.
     pub cameras: Vec<CameraSpec>,
+    /// The cameras whose privacy masks have changed, also those that are off: nothing of a frame with the old ones may be published.
+    pub with_new_masks: Vec<Arc<str>>,
 }
 
 /// The context that all lanes and cameras share.
@@ -127,6 +130,7 @@ struct RunningCamera {
     /// One for each of its models, in their order.
     slots: Vec<LaneSlot>,
     annotator: Option<Arc<Annotator>>,
+    recorder: Option<Arc<ClipRecorder>>,
     stop: Stop,
     thread: JoinHandle<()>,
     preview: Option<JoinHandle<()>>,
@@ -297,7 +301,7 @@ impl Pipeline {
     /// # Errors
     /// The system has no thread or descriptor left. The change is then half done, and `stop` is raised.
     pub fn change(&mut self, spec: PipelineSpec) -> io::Result<PendingSwaps> {
-        let mut records = self.end_cameras(&spec.cameras);
+        let mut records = self.end_cameras(&spec.cameras, &spec.with_new_masks);
         let mut before = std::mem::take(&mut self.lanes);
         let mut pending_swaps = PendingSwaps::default();
         let mut held = Vec::new();
@@ -328,7 +332,7 @@ impl Pipeline {
     }
 
     /// Ends the cameras that do not stay as they are; returns their records.
-    fn end_cameras(&mut self, specs: &[CameraSpec]) -> HashMap<Arc<str>, CameraRecord> {
+    fn end_cameras(&mut self, specs: &[CameraSpec], with_new_masks: &[Arc<str>]) -> HashMap<Arc<str>, CameraRecord> {
         let stays = |camera: &RunningCamera| {
             let is_same = |spec: &CameraSpec| spec.name == camera.record.metrics.name && camera.has(&spec.models);
             specs.iter().any(|spec| spec.open.is_none() && is_same(spec))
@@ -338,7 +342,7 @@ impl Pipeline {
         self.cameras = stay;
         // A camera that goes may come back with masks.
         let spec_of = |name: &Arc<str>| specs.iter().find(|spec| spec.name == *name);
-        let forgets = |name: &Arc<str>| spec_of(name).is_none_or(|spec| spec.changes_masks);
+        let forgets = |name: &Arc<str>| with_new_masks.contains(name) || spec_of(name).is_none();
         for camera in &going {
             camera.stop.raise();
             if forgets(&camera.record.metrics.name) {
@@ -351,8 +355,11 @@ impl Pipeline {
             }
         }
         let deadline = Instant::now() + JOIN_TIMEOUT;
+        for name in with_new_masks {
+            self.context.live.hide_event_files(name);
+        }
         let mut records = HashMap::new();
-        for RunningCamera { mut record, annotator, thread, preview, .. } in going {
+        for RunningCamera { mut record, annotator, recorder, thread, preview, .. } in going {
             let (name, joiner) = (Arc::clone(&record.metrics.name), record.joiner.clone());
             let gate = Arc::clone(&record.gate);
             if let Some(preview) = preview
@@ -374,7 +381,14 @@ impl Pipeline {
             if forgets(&name) {
                 // Each camera has its own time, whatever the others took.
                 let deadline = Instant::now() + JOIN_TIMEOUT;
-                self.forget_frames(&name, &gate, joiner.as_deref(), annotator.as_deref(), deadline);
+                let media = (annotator.as_deref(), recorder.as_deref());
+                self.forget_frames(&name, &gate, joiner.as_deref(), media, deadline);
+                // Clips of a camera that goes are finished, unless it has other masks and is off.
+                if let Some(recorder) = recorder.filter(|_| with_new_masks.contains(&name))
+                    && !recorder.forget(deadline)
+                {
+                    log::warn!("camera {name}: a clip with its old privacy masks may still be stored");
+                }
                 record.gate = Arc::default();
             } else if let Some(joiner) = joiner {
                 if spec_of(&name).is_some_and(|spec| spec.group_timeout.is_none()) {
@@ -397,16 +411,17 @@ impl Pipeline {
         name: &str,
         gate: &PublishGate,
         joiner: Option<&Joiner>,
-        annotator: Option<&Annotator>,
+        (annotator, recorder): (Option<&Annotator>, Option<&ClipRecorder>),
         deadline: Instant,
     ) {
-        // First, because a lane may wait to offer it a frame.
+        // First, because a lane may wait to offer them a frame.
         annotator.into_iter().for_each(|annotator| annotator.drop_waiting());
+        recorder.into_iter().for_each(ClipRecorder::drop_waiting);
         if !gate.wait(deadline) {
             log::warn!("camera {name}: a message of a frame with its old privacy masks is still being published");
         }
         joiner.into_iter().for_each(Joiner::forget);
-        self.context.live.change_masks(name);
+        self.context.live.forget_frames(name);
         if annotator.is_some_and(|annotator| !annotator.forget(deadline)) {
             log::warn!("camera {name}: an annotated image with its old privacy masks is still being stored");
         }
@@ -488,6 +503,7 @@ impl Pipeline {
                     let (delivery, outlet) = (camera.delivery, Arc::clone(&self.outlet));
                     let new = Collector::new(metrics, annotator, tracking, view, delivery, outlet, mask_warnings);
                     let new = new.for_model(model, index == 0).grouped(joiner.clone(), index);
+                    let new = new.filmed(camera.recorder.clone());
                     Arc::new(new.ignoring(camera.ignored.clone()).behind(&record.gate))
                 };
                 camera.models.iter().enumerate().map(collector).collect()
@@ -500,7 +516,8 @@ impl Pipeline {
                     let models: Vec<_> = camera.models.iter().zip(&collectors).collect();
                     match self.start_camera(&models, record, open, camera.preview, camera.max_fps) {
                         Ok(running) => {
-                            self.cameras.push(RunningCamera { annotator: camera.annotator, ..running });
+                            let (annotator, recorder) = (camera.annotator, camera.recorder);
+                            self.cameras.push(RunningCamera { annotator, recorder, ..running });
                         }
                         Err(error) => result = Err(error),
                     }
@@ -511,7 +528,7 @@ impl Pipeline {
                     for (LaneSlot { mailbox, number, .. }, collector) in running.slots.iter().zip(collectors) {
                         mailbox.relabel(*number, collector);
                     }
-                    running.annotator = camera.annotator;
+                    (running.annotator, running.recorder) = (camera.annotator, camera.recorder);
                     self.cameras.push(running);
                 }
                 (None, None) => result = Err(io::Error::other(format!("camera {} does not run", camera.name))),
@@ -579,7 +596,7 @@ impl Pipeline {
         };
         let name = format!("cam {}", record.metrics.name);
         let thread = thread::Builder::new().name(name).spawn(move || camera.run())?;
-        Ok(RunningCamera { record, slots, annotator: None, stop, thread, preview })
+        Ok(RunningCamera { record, slots, annotator: None, recorder: None, stop, thread, preview })
     }
 
     /// Starts the thread of a preview, which ends with its camera.
@@ -598,6 +615,20 @@ impl Pipeline {
         // The kernel cuts thread names at 15 bytes.
         let name = format!("view {}", preview.camera);
         thread::Builder::new().name(name).spawn(move || preview.run())
+    }
+
+    /// Resets the totals of a camera's line or zone, whether the camera runs or not; returns whether that was possible in time.
+    #[must_use]
+    pub fn reset_totals(&self, camera: &str, rule: &str) -> bool {
+        let running = self.cameras.iter().find(|running| *running.record.metrics.name == *camera);
+        let Some((record, tracks)) = running.and_then(|of| Some((&of.record, of.record.tracks.as_ref()?))) else {
+            self.outlet.events.reset_totals(camera, rule);
+            return true;
+        };
+        // Under the lock, so that no event has totals from before.
+        let Some(mut tracks) = tracks.try_lock_for(JOIN_TIMEOUT) else { return false };
+        tracks.reset_totals(rule, &record.metrics, &self.outlet);
+        true
     }
 
     /// Returns every lane with its cameras.

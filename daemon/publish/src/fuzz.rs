@@ -76,7 +76,7 @@ fn face<C: BrokerClient>(
         let url = if kind == "nats" { format!("[\"{url}\"]") } else { format!("\"{url}\"") };
         let text = format!("[[sink]]\ntype = \"{kind}\"\nurl = {url}\n{options}\n");
         let config = Config::parse(&text, Path::new("/visiond.toml")).unwrap();
-        let context = SinkContext { live: Live::new(), device: "gate".into() };
+        let context = SinkContext { live: Live::new(), device: "gate".into(), commander: None };
         let client = client(&config.sinks[0], context).unwrap();
         tokio::select! {
             () = peer(listener, script) => {}

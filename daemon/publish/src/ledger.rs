@@ -71,6 +71,8 @@ struct State {
     writes: bool,
     /// Changes were left out, so only a copy of the whole ledger can follow.
     wants_copy: bool,
+    /// The changes must be on disk soon, although no message waits for that.
+    wants_sync: bool,
     /// The thread has messages in its hands.
     busy: bool,
     closed: bool,
@@ -170,6 +172,19 @@ impl EventLedger {
         self.shared.changed.notify_all();
     }
 
+    /// Resets the totals of all rules of a line or zone, which stay of the same day. They are on disk after [`Self::flush`].
+    pub fn reset_totals(&self, camera: &str, rule: &str) {
+        let mut state = self.shared.state.lock();
+        let is_of = |(of, name, _): &&Key| **of == *camera && **name == *rule;
+        let keys: Vec<Key> = state.totals.keys().filter(is_of).cloned().collect();
+        state.wants_sync |= state.writes && !keys.is_empty();
+        for key in keys {
+            let day = state.totals.get(&key).and_then(|totals| totals.day);
+            state.set(key, RuleTotals { day, ..RuleTotals::default() });
+        }
+        self.shared.changed.notify_all();
+    }
+
     /// Forgets the totals of all rules but those of these cameras and lines or zones, and keeps no others from now on.
     pub fn retain(&self, rules: BTreeSet<(String, String)>) {
         let mut state = self.shared.state.lock();
@@ -184,10 +199,10 @@ impl EventLedger {
         self.shared.changed.notify_all();
     }
 
-    /// Waits until all events are on disk and passed on to the sinks. At `deadline` the rest is passed on without that.
+    /// Waits until all events are on disk and passed on to the sinks, and totals that were reset are on disk. At `deadline` the rest is passed on without that.
     pub fn flush(&self, deadline: Instant) {
         let mut state = self.shared.state.lock();
-        while state.busy || !state.waiting.is_empty() {
+        while state.busy || state.wants_sync || !state.waiting.is_empty() {
             if self.shared.changed.wait_until(&mut state, deadline).timed_out() {
                 return self.shared.pass_on(state);
             }
@@ -416,7 +431,8 @@ impl Writer {
             }
             let last = state.waiting.last().map_or(0, |(number, _)| *number);
             state.busy = true;
-            self.write(state, shared, last > 0);
+            let sync = std::mem::take(&mut state.wants_sync) || last > 0;
+            self.write(state, shared, sync);
             let mut state = shared.state.lock();
             let written = state.waiting.iter().take_while(|(number, _)| *number <= last).count();
             let written: Vec<_> = state.waiting.drain(..written).collect();

@@ -28,4 +28,4 @@ mod wake_thread;
 
 pub use ledger::EventLedger;
 pub use publisher::{PreparedSinks, PublishError, Publisher, RetiredSinks, check};
-pub use sink::{SinkContext, SinkError};
+pub use sink::{CommandedCamera, Commander, SinkContext, SinkError};

@@ -6,6 +6,7 @@
 mod camera_state;
 mod cameras;
 mod codec;
+mod commands;
 mod connect;
 mod discovery;
 mod session;
@@ -22,6 +23,7 @@ use visiond_system::credentials::Login;
 
 use self::cameras::RetainedCameras;
 use self::codec::{Connect, JSON, Publish, STATE_QOS, SessionRefusal, WillDelivery};
+use self::commands::MqttCommands;
 use self::connect::NoSession;
 use self::session::{MqttSession, SessionEvent, refused};
 use self::topics::Topics;
@@ -36,6 +38,7 @@ pub struct MqttClient {
     context: SinkContext,
     topics: Topics,
     cameras: RetainedCameras,
+    commands: MqttCommands,
     session: Option<MqttSession>,
     succession: Succession,
     /// The will to try next.
@@ -110,12 +113,14 @@ impl MqttClient {
         config.check()?;
         let topics = Topics::new(&config.topic_prefix, &context.device);
         let cameras = RetainedCameras::new(sink, config, &context, &topics);
+        let commands = MqttCommands::new(sink, config, &context, &topics);
         Ok(Self {
             sink: sink.name.clone(),
             config: config.clone(),
             context,
             topics,
             cameras,
+            commands,
             session: None,
             succession: Succession::default(),
             will_delivery: WILLS[0],
@@ -224,6 +229,13 @@ impl MqttClient {
         );
     }
 
+    fn warn_of_commands(&self, reason: &str) {
+        let (sink, url, filters) = (&self.sink, &self.config.url, self.topics.commands().join(" and "));
+        log::error!(
+            "sink {sink}: {url}: no commands arrive, because the broker {reason}: allow subscriptions to {filters} there"
+        );
+    }
+
     fn client_id(&self) -> String {
         let own_id = || format!("visiond-{}-{}", self.context.device, self.sink);
         self.config.client_id.clone().unwrap_or_else(own_id)
@@ -263,6 +275,11 @@ impl BrokerClient for MqttClient {
         self.session = None;
         let mut session = self.open_session().await.map_err(|error| error.describe(&self.config.url))?;
         session.publish(self.availability("online"));
+        match self.commands.filters() {
+            Some(filters) if session.has_wildcards() => session.subscribe_to_commands(&filters),
+            Some(_) => self.warn_of_commands("has no subscriptions with wildcards"),
+            None => {}
+        }
         self.cameras.begin(&mut session, Instant::now());
         self.session = Some(session);
         Ok(())
@@ -289,8 +306,18 @@ impl BrokerClient for MqttClient {
                 log::info!("sink {}: the broker accepts states and snapshots again", self.sink);
                 BrokerEvent::Nothing
             }
+            SessionEvent::CommandsRefused => {
+                self.warn_of_commands("refuses the subscription to them");
+                BrokerEvent::Nothing
+            }
             SessionEvent::Incoming(message) => {
-                self.cameras.incoming(&message);
+                if !self.commands.obey(&message) {
+                    self.cameras.incoming(&message);
+                }
+                BrokerEvent::Nothing
+            }
+            SessionEvent::TooLarge(topic, bytes) => {
+                self.commands.warn_of_size(&topic, bytes);
                 BrokerEvent::Nothing
             }
             SessionEvent::Lost(reason) => {
@@ -361,9 +388,9 @@ impl BrokerClient for MqttClient {
         let SinkKind::Mqtt(new) = &config.kind else { return true };
         let before = std::mem::replace(&mut self.config, new.clone());
         let session = |config: &MqttSinkConfig| {
-            let MqttSinkConfig { url, protocol, login, ca, certificate, key, client_id, keep_alive, .. } =
+            let MqttSinkConfig { url, protocol, login, ca, certificate, key, client_id, keep_alive, commands, .. } =
                 config.clone();
-            (url, protocol, login, ca, certificate, key, client_id, keep_alive)
+            (url, protocol, login, ca, certificate, key, client_id, keep_alive, commands)
         };
         if (&before.url, before.protocol) != (&new.url, new.protocol) {
             (self.will_delivery, self.accepted_will) = (WILLS[0], WILLS[0]);
@@ -372,6 +399,7 @@ impl BrokerClient for MqttClient {
         let same_name = self.sink == config.name || new.client_id.is_some();
         self.sink.clone_from(&config.name);
         self.cameras.configure(config, new, &self.context, &self.topics);
+        self.commands.configure(config, new);
         same_name && session(&before) == session(new)
     }
 
@@ -420,6 +448,7 @@ mod tests {
             (PLAIN, "url = \"mqtt://a\"\nlogin = \"a\"", true),
             (PLAIN, "url = \"mqtt://a\"\nclient_id = \"a\"", true),
             (PLAIN, "url = \"mqtt://a\"\nkeep_alive = \"1s\"", true),
+            (PLAIN, "url = \"mqtt://a\"\ncommands = true", true),
             // The client id contains it.
             (PLAIN, "url = \"mqtt://a\"\nname = \"other\"", true),
             ("url = \"mqtts://a\"", "url = \"mqtts://a\"\nca = \"a\"", true),
@@ -430,7 +459,8 @@ mod tests {
             (PLAIN, "url = \"mqtt://a\"\nsnapshot_interval = \"2s\"\nsnapshot_overlay = false", false),
             (PLAIN, "url = \"mqtt://a\"\nhome_assistant = true\ncount_labels = [\"a\"]", false),
         ] {
-            let (plain, context) = (sink(PLAIN), SinkContext { live: Live::new(), device: "gate".into() });
+            let (plain, context) =
+                (sink(PLAIN), SinkContext { live: Live::new(), device: "gate".into(), commander: None });
             let SinkKind::Mqtt(config) = &plain.kind else { panic!() };
             let mut client = MqttClient::open(&plain, config, context).unwrap();
             client.configure(&sink(before));
@@ -463,7 +493,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let sink = sink(&format!("url = \"mqtt://{}\"\n{keys}", listener.local_addr().unwrap()));
         let SinkKind::Mqtt(config) = &sink.kind else { panic!() };
-        let context = SinkContext { live: Live::new(), device: "gate".into() };
+        let context = SinkContext { live: Live::new(), device: "gate".into(), commander: None };
         (MqttClient::open(&sink, config, context).unwrap(), listener)
     }
 

@@ -185,7 +185,7 @@ mod tests {
     fn another_subject_or_stream_gets_nothing_again_that_the_former_acknowledged() {
         let before = sink("");
         let SinkKind::Nats(config) = &before.kind else { panic!() };
-        let context = SinkContext { live: Live::new(), device: "gate".into() };
+        let context = SinkContext { live: Live::new(), device: "gate".into(), commander: None };
         let message =
             QueuedMessage { number: 1, id: "0-1".into(), camera: "door".into(), line: Bytes::from_static(b"{}") };
         for (keys, subject, same) in [
@@ -226,7 +226,7 @@ mod tests {
             let SinkKind::Nats(config) = &before.kind else { panic!() };
             let config =
                 NatsSinkConfig { url: vec![format!("nats://{}", listener.local_addr().unwrap())], ..config.clone() };
-            let context = SinkContext { live: Live::new(), device: "gate".into() };
+            let context = SinkContext { live: Live::new(), device: "gate".into(), commander: None };
             let mut client = NatsClient::open("nats", &config, &context).unwrap();
             let message = |number: u64, line: &'static str| QueuedMessage {
                 number,
@@ -273,7 +273,7 @@ mod tests {
             let before = sink("");
             let SinkKind::Nats(config) = &before.kind else { panic!() };
             let config = NatsSinkConfig { url: vec![url.clone()], ..config.clone() };
-            let context = SinkContext { live: Live::new(), device: "gate".into() };
+            let context = SinkContext { live: Live::new(), device: "gate".into(), commander: None };
             let mut client = NatsClient::open("nats", &config, &context).unwrap();
             for (answer, words) in [
                 ("-ERR 'Authorization Violation'\r\n", "the server "),
@@ -326,7 +326,7 @@ mod tests {
                 let before = sink("stream = \"v\"\nack_timeout = \"10s\"\nstream_max_age = \"1h\"");
                 let SinkKind::Nats(config) = &before.kind else { panic!() };
                 let config = NatsSinkConfig { url, create_stream: create, stream_max_bytes: 0, ..config.clone() };
-                let context = SinkContext { live: Live::new(), device: "gate".into() };
+                let context = SinkContext { live: Live::new(), device: "gate".into(), commander: None };
                 let mut client = NatsClient::open("nats", &config, &context).unwrap();
                 let server = async {
                     let (mut stream, _) = accept(&listener, "PONG\r\n").await;
@@ -374,7 +374,7 @@ mod tests {
     fn only_messages_that_were_acknowledged_just_now_are_remembered() {
         let before = sink("");
         let SinkKind::Nats(config) = &before.kind else { panic!() };
-        let context = SinkContext { live: Live::new(), device: "gate".into() };
+        let context = SinkContext { live: Live::new(), device: "gate".into(), commander: None };
         let mut client = NatsClient::open("nats", config, &context).unwrap();
         let message = |number| QueuedMessage { number, id: "0".into(), camera: "door".into(), line: Bytes::new() };
         (0..3).for_each(|number| client.remember(message(number)));

@@ -1,9 +1,13 @@
 //! The interface of every sink.
 
+use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::Arc;
 
+use visiond_config::command::{Command, CommandError};
 use visiond_config::types::SinkConfig;
 use visiond_live::Live;
+use visiond_message::SettingsMessage;
 use visiond_system::credentials::CredentialError;
 use visiond_system::outage::IfUnusable;
 use visiond_system::preflight::Certainty;
@@ -81,4 +85,27 @@ pub struct SinkContext {
     pub live: Arc<Live>,
     /// This machine's name in topics and subjects.
     pub device: Arc<str>,
+    /// Carries out commands; `None` if the process does not.
+    pub commander: Option<Arc<dyn Commander>>,
+}
+
+/// Carries out commands to cameras.
+pub trait Commander: fmt::Debug + Send + Sync {
+    /// Returns the cameras of the configuration in force, by name. Never waits.
+    fn cameras(&self) -> Arc<BTreeMap<String, CommandedCamera>>;
+
+    /// Queues a command, and never waits.
+    ///
+    /// # Errors
+    /// The configuration does not have what it is for, or too many commands wait.
+    fn request(&self, command: Command) -> Result<(), CommandError>;
+}
+
+/// A camera that may get commands.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct CommandedCamera {
+    /// The names of its models, separated by commas.
+    pub models: String,
+    /// Its settings.
+    pub settings: SettingsMessage,
 }

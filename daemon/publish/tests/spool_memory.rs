@@ -54,7 +54,7 @@ fn sinks(folder: &std::path::Path) -> Vec<SinkConfig> {
 #[test]
 fn a_large_message_is_spooled_without_a_copy() {
     let folder = tempfile::tempdir().unwrap();
-    let context = SinkContext { live: visiond_live::Live::new(), device: "test".into() };
+    let context = SinkContext { live: visiond_live::Live::new(), device: "test".into(), commander: None };
     let publisher = Publisher::start(&sinks(folder.path()), &context, &Stop::new().unwrap()).unwrap();
     let records = || publisher.counts()[0].spool.as_ref().map_or(0, |spool| spool.records);
     for number in 1..=3 {

@@ -6,6 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use visiond_annotate::annotator::AnnotateError;
+use visiond_clips::recorder::ClipError;
+use visiond_config::command::CommandError;
 use visiond_config::diagnostics::ConfigErrors;
 use visiond_engine::card::CardError;
 use visiond_engine::detector::DetectorError;
@@ -64,12 +66,23 @@ pub enum ServiceError {
     /// Annotated images cannot be stored.
     #[error(transparent)]
     Annotate(#[from] AnnotateError),
+    /// Clips cannot be stored.
+    #[error(transparent)]
+    Clips(#[from] ClipError),
     /// A sink cannot be opened.
     #[error(transparent)]
     Publish(#[from] PublishError),
     /// The HTTP server cannot listen.
     #[error(transparent)]
     Http(#[from] HttpError),
+    /// A command cannot be carried out.
+    #[error(transparent)]
+    Command(#[from] CommandError),
+    /// A lane waits, so that totals cannot be reset.
+    #[error(
+        "camera {0}: cannot reset totals, because its lane waits for a sink: try again, or use another `when_full`"
+    )]
+    TotalsBusy(String),
     /// The system has no thread or descriptor left.
     #[error("cannot start a thread or open a descriptor: {0}")]
     System(io::Error),
@@ -115,9 +128,9 @@ impl ServiceError {
                 ModelError::Trial(error) => error.exit(),
                 ModelError::Canary(error) => error.exit(),
             },
-            Self::Annotate(_) | Self::Publish(_) => Exit::Output,
+            Self::Annotate(_) | Self::Clips(_) | Self::Publish(_) => Exit::Output,
             Self::Http(error) => error.exit(),
-            Self::System(_) | Self::Ending | Self::Panic => Exit::Failure,
+            Self::System(_) | Self::Command(_) | Self::TotalsBusy(_) | Self::Ending | Self::Panic => Exit::Failure,
         }
         .unless_gpu_lost(self)
     }

@@ -5,6 +5,7 @@
 
 mod canary;
 pub mod cascade;
+mod command_queue;
 mod error;
 mod http_server;
 pub mod loaded_model;
@@ -14,6 +15,7 @@ pub mod reload;
 mod rules;
 mod service;
 
+pub use command_queue::{CommandQueue, CommandResult, WaitingCommand};
 pub use error::{ServiceError, detector_exit, no_tiles};
 pub use http_server::{HttpError, HttpServer};
 pub use prepared_config::{LoadedFacts, RunningCropModel, RunningModel};

@@ -2,6 +2,7 @@
 //!
 //! Parts that have not changed are taken over from the running configuration; at the start that one is empty.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -10,8 +11,9 @@ use std::time::Duration;
 
 use visiond_annotate::annotator::Annotator;
 use visiond_capture::Buffers;
+use visiond_clips::recorder::ClipRecorder;
 use visiond_config::diff::{Change, ConfigDiff, keep_until_restart};
-use visiond_config::types::{CameraConfig, CameraModelConfig, Config, ModelConfig, TrackConfig};
+use visiond_config::types::{CameraConfig, CameraModelConfig, Config, ModelConfig, PrivacyConfig, TrackConfig};
 use visiond_kernels::cuda::Device;
 use visiond_live::Live;
 use visiond_message::MessageModel;
@@ -43,6 +45,10 @@ pub struct RunningConfig {
     pub models: Vec<RunningModel>,
     /// The cameras whose images are drawn.
     pub pictures: Vec<Pictures>,
+    /// The cameras that store clips.
+    pub clips: Vec<Clips>,
+    /// The privacy masks that each camera had last, also of cameras that are off or away.
+    masks: BTreeMap<String, Vec<PrivacyConfig>>,
 }
 
 /// A running model.
@@ -99,6 +105,42 @@ pub struct Pictures {
     pub annotator: Arc<Annotator>,
 }
 
+/// A camera that stores clips of its events.
+#[derive(Clone)]
+pub struct Clips {
+    /// The camera's name.
+    pub camera: Arc<str>,
+    /// The folder of the clips.
+    pub directory: PathBuf,
+    /// Stores them.
+    pub recorder: Arc<ClipRecorder>,
+}
+
+/// Why a configuration is to take effect.
+#[derive(Clone, Copy)]
+pub enum Cause<'a> {
+    /// The daemon starts.
+    Start,
+    /// A reload: every new model is tried on frames of these cameras, and a folder that cannot be written is an error.
+    Reload(&'a Live),
+    /// A command, which changes only what it is about: a model's file that is another one now waits for a reload.
+    Command(&'a Live),
+}
+
+impl<'a> Cause<'a> {
+    fn trial_frames(self) -> Option<&'a Live> {
+        match self {
+            Self::Start => None,
+            Self::Reload(live) | Self::Command(live) => Some(live),
+        }
+    }
+
+    /// Whether models whose files are others now are loaded again.
+    fn takes_new_files(self) -> bool {
+        !matches!(self, Self::Command(_))
+    }
+}
+
 /// A configuration that is ready to run.
 pub struct PreparedConfig {
     /// The differences from the running configuration.
@@ -127,34 +169,38 @@ fn files_of(model: &ModelConfig) -> ModelFiles {
 impl PreparedConfig {
     /// Loads every new model and opens every new folder of images; nothing that runs is touched.
     ///
-    /// `has_lane` says whether a model's lane can continue with its current model. A reload has `trial_frames`: every new
-    /// model is tried on them, and a folder that cannot be written is an error. `stop` ends the trials in other processes.
+    /// `has_lane` says whether a model's lane can continue with its current model. `stop` ends the trials in other processes.
     pub fn new(
         mut config: Config,
         before: &RunningConfig,
         has_lane: impl Fn(&str) -> bool,
-        trial_frames: Option<&Live>,
+        cause: Cause<'_>,
         stop: &Stop,
     ) -> Result<Self, ServiceError> {
         let changes = ConfigDiff::between(&before.config, &config);
-        if trial_frames.is_some() {
+        if cause.trial_frames().is_some() {
             keep_until_restart(&before.config, &mut config);
         }
         let mut prepared = Self { changes, pipeline: PipelineSpec::default(), running: RunningConfig::default() };
-        if config.used_models().next().is_none() {
-            return Err(ServiceError::NoCamera);
-        }
+        prepared.running.masks.clone_from(&before.masks);
         let cameras = || config.cameras.iter().filter(|camera| camera.enabled);
         // Before the models, which may take minutes to load.
-        let if_unusable = if trial_frames.is_some() { IfUnusable::Refuse } else { IfUnusable::Retry };
+        let if_unusable = if cause.trial_frames().is_some() { IfUnusable::Refuse } else { IfUnusable::Retry };
         for camera in cameras() {
             prepared.open_pictures(camera, before, if_unusable)?;
         }
         for model in config.used_models() {
-            prepared.add_lane(&config, model, before, &has_lane, trial_frames, stop)?;
+            prepared.add_lane(&config, model, before, &has_lane, cause, stop)?;
         }
         for camera in cameras() {
+            prepared.open_clips(camera, before, if_unusable)?;
             prepared.add_camera(&config, camera, before)?;
+        }
+        for camera in &config.cameras {
+            let masks_before = prepared.running.masks.insert(camera.name.clone(), camera.privacy.clone());
+            if masks_before.is_some_and(|before| before != camera.privacy) {
+                prepared.pipeline.with_new_masks.push(camera.name.as_str().into());
+            }
         }
         prepared.running.config = config;
         Ok(prepared)
@@ -166,21 +212,25 @@ impl PreparedConfig {
         model: &ModelConfig,
         before: &RunningConfig,
         has_lane: &impl Fn(&str) -> bool,
-        trial_frames: Option<&Live>,
+        cause: Cause<'_>,
         stop: &Stop,
     ) -> Result<(), ServiceError> {
         let name: Arc<str> = model.name.as_str().into();
-        let files = files_of(model);
         let known = before.models.iter().find(|known| known.name == name);
+        let takes_new_files = cause.takes_new_files();
+        let files = known.filter(|_| !takes_new_files).map_or_else(|| files_of(model), |known| known.files);
         let cameras: Vec<_> = config.cameras_of(model).collect();
         let one_starts = cameras.iter().any(|camera| self.changes.cameras.contains_key(&camera.name));
         if known.is_none_or(|known| known.files != files) || (one_starts && !has_lane(&name)) {
             self.changes.models.entry(name.to_string()).or_insert(Change::Changed);
         }
-        note_new_files(config, model, before, &mut self.changes);
+        if takes_new_files {
+            note_new_files(config, model, before, &mut self.changes);
+        }
         let (lane_model, facts, crop_models) = match known.filter(|_| !self.changes.models.contains_key(&*name)) {
             Some(known) => (None, known.facts.clone(), known.crop_models.clone()),
             None => {
+                let trial_frames = cause.trial_frames();
                 let mut loader =
                     Loader { config, before, cameras: &cameras, trial_frames, stop, crop_models: Vec::new() };
                 let (lane_model, facts) = loader.lane_model(model)?;
@@ -221,6 +271,28 @@ impl PreparedConfig {
         Ok(())
     }
 
+    /// Opens the folder for a camera's clips, if it has one. They are of the camera's own stream, unless it has none or privacy masks.
+    fn open_clips(
+        &mut self,
+        camera: &CameraConfig,
+        before: &RunningConfig,
+        if_unusable: IfUnusable,
+    ) -> Result<(), ServiceError> {
+        let Some(config) = &camera.clips else { return Ok(()) };
+        let name: Arc<str> = camera.name.as_str().into();
+        // The source of a camera that stays open fills the ring that it was opened with.
+        let clips = match self.changes.cameras.contains_key(&*name) {
+            false => before.clips.iter().find(|clips| clips.camera == name).cloned(),
+            true => {
+                let draws = !camera.source.has_bitstream() || !camera.privacy.is_empty();
+                let recorder = Arc::new(ClipRecorder::start(config, &name, draws, if_unusable)?);
+                Some(Clips { camera: name, directory: config.directory.clone(), recorder })
+            }
+        };
+        self.running.clips.extend(clips);
+        Ok(())
+    }
+
     /// Adds a camera. Its frames are in the memory of its first model, so the other models may have to copy them.
     ///
     /// Several models share a frame only if its memory needs no attaching: memory attached to one lane's stream is
@@ -251,12 +323,15 @@ impl PreparedConfig {
         let opens = self.changes.cameras.contains_key(&*name);
         let area = |error| ServiceError::Area(Arc::clone(&name), error);
         let masks = camera.privacy_masks().map_err(area)?;
-        let open = opens.then(|| visiond_capture::opener(&camera.source, masks.clone(), &name, &buffers));
+        let clips = self.running.clips.iter().find(|clips| clips.camera == name);
+        let recorder = clips.map(|clips| Arc::clone(&clips.recorder));
+        let coded = recorder.as_ref().and_then(|recorder| recorder.ring());
+        let open = opens.then(|| visiond_capture::opener(&camera.source, masks.clone(), &name, &buffers, coded));
         let preview = camera.source.preview().filter(|_| opens);
         // No lane processes the preview.
         let preview = preview.map(|source| {
             let name = format!("{name}, preview").into();
-            visiond_capture::opener(&source, masks, &name, &first.buffers)
+            visiond_capture::opener(&source, masks, &name, &first.buffers, None)
         });
         let pictures = self.running.pictures.iter().find(|pictures| pictures.camera == name);
         let annotator = pictures.map(|pictures| Arc::clone(&pictures.annotator));
@@ -276,7 +351,7 @@ impl PreparedConfig {
         });
         let ignored = ignored.collect::<Result<_, ServiceError>>()?;
         let known = before.config.cameras.iter().find(|known| known.name == camera.name);
-        let changes_masks = known.is_some_and(|known| known.privacy != camera.privacy);
+        let changes_masks = before.masks.get(&camera.name).is_some_and(|before| *before != camera.privacy);
         // What models said of a track's crops may be about pixels that are hidden now.
         let keeps_tracks = !changes_masks
             && known.is_some_and(|known| {
@@ -287,11 +362,11 @@ impl PreparedConfig {
         self.pipeline.cameras.push(CameraSpec {
             name,
             open,
-            changes_masks,
             preview,
             max_fps,
             delivery,
             annotator,
+            recorder,
             track,
             ignored,
             keeps_tracks,
@@ -320,7 +395,7 @@ fn camera_model(camera: &CameraConfig, model: &CameraModelConfig) -> CameraModel
 }
 
 /// Returns the changes that `config` would make; loads and opens nothing.
-pub fn preview(config: &Config, before: &RunningConfig) -> Result<ConfigDiff, ServiceError> {
+pub fn preview(config: &Config, before: &RunningConfig) -> ConfigDiff {
     let mut changes = ConfigDiff::between(&before.config, config);
     for model in config.used_models() {
         let known = before.models.iter().find(|known| *known.name == *model.name);
@@ -329,7 +404,7 @@ pub fn preview(config: &Config, before: &RunningConfig) -> Result<ConfigDiff, Se
         }
     }
     config.used_models().for_each(|model| note_new_files(config, model, before, &mut changes));
-    if config.used_models().next().is_none() { Err(ServiceError::NoCamera) } else { Ok(changes) }
+    changes
 }
 
 /// Marks the models on the detections of `model` whose files are others now, and with them `model`.

@@ -19,8 +19,12 @@ use visiond_system::exit::{Exit, ExitError};
 use visiond_system::threads::finished_by;
 use visiond_system::wake_pipe::WakePipe;
 
+use crate::command_queue::{CommandResult, WaitingCommand};
 use crate::error::ServiceError;
 use crate::service::Service;
+
+/// The least time between two changes by commands; those that come meanwhile make one. Each change may cost as much as a reload.
+const COMMAND_INTERVAL: Duration = Duration::from_millis(500);
 
 /// The result of a reload.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -148,7 +152,7 @@ impl ReloadHandle {
     }
 }
 
-/// Runs reloads for the main thread, one at a time.
+/// Runs reloads and commands for the main thread: a reload, or all commands that wait, at a time.
 pub struct Reloader {
     service: Arc<Service>,
     /// Requests reloads.
@@ -156,19 +160,53 @@ pub struct Reloader {
     current: Option<RunningReload>,
     /// Whether another request came during the reload, which may have read an older file.
     again: bool,
+    /// When the next commands may begin.
+    commands_from: Option<Instant>,
 }
 
-/// A reload in progress.
+/// A reload or commands in progress.
 struct RunningReload {
     began: Instant,
-    waiters: Vec<oneshot::Sender<ReloadOutcome>>,
+    work: Work,
     /// `None` if it could not be started; the result then says so.
     thread: Option<JoinHandle<()>>,
-    result: Receiver<Result<ConfigDiff, ServiceError>>,
+    result: Receiver<Result<Done, ServiceError>>,
+}
+
+/// The changes of a reload, or the result of each command.
+type Done = (ConfigDiff, Vec<CommandResult>);
+
+/// What is in progress, and who waits for it.
+enum Work {
+    Reload(Vec<oneshot::Sender<ReloadOutcome>>),
+    Commands(Vec<WaitingCommand>),
+}
+
+/// A reload or commands that have ended.
+pub enum Finished {
+    /// A reload.
+    Reload(Box<FinishedReload>),
+    /// Commands.
+    Commands(Vec<FinishedCommand>),
+}
+
+/// A command that has ended.
+pub struct FinishedCommand {
+    /// Why the command was refused, if it was.
+    pub result: CommandResult,
+    /// The command.
+    pub waiting: WaitingCommand,
+}
+
+impl FinishedCommand {
+    /// Gives the clients their answer.
+    pub fn answer(self) {
+        self.waiting.answer(&self.result);
+    }
 }
 
 /// A reload that has ended.
-pub struct Finished {
+pub struct FinishedReload {
     /// The changes, or why the reload was refused.
     pub result: Result<ConfigDiff, ExitError>,
     waiters: Vec<oneshot::Sender<ReloadOutcome>>,
@@ -187,7 +225,9 @@ impl Drop for WakeAtEnd {
 impl Reloader {
     /// Reloads `service` from the file at `path`, and wakes `wake_pipe` on every request and at the end of each reload.
     pub fn new(path: PathBuf, service: &Arc<Service>, wake_pipe: Arc<WakePipe>) -> Self {
-        Self { service: Arc::clone(service), reloads: ReloadHandle::new(path, wake_pipe), current: None, again: false }
+        service.commands().wake_by(Arc::clone(&wake_pipe));
+        let reloads = ReloadHandle::new(path, wake_pipe);
+        Self { service: Arc::clone(service), reloads, current: None, again: false, commands_from: None }
     }
 
     /// Whether a request came through [`ReloadHandle`] since the last reload began.
@@ -203,14 +243,40 @@ impl Reloader {
         }
         self.again = false;
         let waiters = std::mem::take(&mut self.reloads.0.pending.lock().waiters);
-        let (sender, result) = channel();
         let (path, service) = (self.reloads.path().to_owned(), Arc::clone(&self.service));
+        self.spawn(Work::Reload(waiters), move || {
+            let config = Config::load(&path).map_err(ServiceError::from);
+            config.and_then(|config| service.apply(config)).map(|changes| (changes, Vec::new()))
+        });
+    }
+
+    /// Returns when commands that wait may begin; `None` if none waits, or something is in progress.
+    pub fn commands_due(&self, now: Instant) -> Option<Instant> {
+        let may_begin = self.current.is_none() && self.service.commands().has_some();
+        may_begin.then(|| self.commands_from.unwrap_or(now))
+    }
+
+    /// Begins the commands that wait, if they may begin now.
+    pub fn begin_commands(&mut self, now: Instant) {
+        if self.commands_due(now).is_some_and(|due| due <= now) {
+            self.commands_from = Some(now + COMMAND_INTERVAL);
+            let waiting = self.service.commands().take();
+            let commands: Vec<_> = waiting.iter().map(|waiting| waiting.command.clone()).collect();
+            let service = Arc::clone(&self.service);
+            self.spawn(Work::Commands(waiting), move || {
+                let results = service.carry_out(&commands).into_iter().map(|result| result.map_err(Arc::new));
+                Ok((ConfigDiff::default(), results.collect()))
+            });
+        }
+    }
+
+    fn spawn(&mut self, work: Work, run: impl FnOnce() -> Result<Done, ServiceError> + Send + 'static) {
+        let (sender, result) = channel();
         let failed = sender.clone();
         let wake_at_end = WakeAtEnd(Arc::clone(&self.reloads.0.wake_pipe));
         let spawned = thread::Builder::new().name("reload".to_owned()).spawn(move || {
             let _wake_at_end = wake_at_end;
-            let config = Config::load(&path).map_err(ServiceError::from);
-            let _ = sender.send(config.and_then(|config| service.apply(config)));
+            let _ = sender.send(run());
         });
         let thread = match spawned {
             Ok(thread) => Some(thread),
@@ -219,10 +285,10 @@ impl Reloader {
                 None
             }
         };
-        self.current = Some(RunningReload { began: Instant::now(), waiters, thread, result });
+        self.current = Some(RunningReload { began: Instant::now(), work, thread, result });
     }
 
-    /// Returns the reload that has ended, if one has. Its requests wait until [`Reloader::answer`].
+    /// Returns the reload or the commands that have ended, if some have. Their requests wait for an answer.
     ///
     /// Begins the next reload if one was requested meanwhile.
     pub fn finished(&mut self) -> Option<Finished> {
@@ -231,17 +297,29 @@ impl Reloader {
             Err(TryRecvError::Empty) => return None,
             Err(TryRecvError::Disconnected) => Err(ServiceError::Panic),
         };
-        let RunningReload { began, waiters, .. } = self.current.take()?;
+        let RunningReload { began, work, .. } = self.current.take()?;
         if std::mem::take(&mut self.again) {
             self.begin();
         }
-        let result = result.map_err(ExitError::from);
-        let outcome = ReloadOutcome::new(&result, began.elapsed());
-        Some(Finished { result, waiters, outcome })
+        Some(match work {
+            Work::Reload(waiters) => {
+                let result = result.map(|(changes, _)| changes).map_err(ExitError::from);
+                let outcome = ReloadOutcome::new(&result, began.elapsed());
+                Finished::Reload(Box::new(FinishedReload { result, waiters, outcome }))
+            }
+            Work::Commands(waiting) => {
+                let results = match result {
+                    Ok((_, results)) => results,
+                    Err(error) => vec![Err(Arc::new(error)); waiting.len()],
+                };
+                let of_each = waiting.into_iter().zip(results);
+                Finished::Commands(of_each.map(|(waiting, result)| FinishedCommand { result, waiting }).collect())
+            }
+        })
     }
 
     /// Answers the requests of a reload, once its changes are in force.
-    pub fn answer(&self, Finished { waiters, outcome, .. }: Finished) {
+    pub fn answer(&self, FinishedReload { waiters, outcome, .. }: FinishedReload) {
         for waiter in waiters {
             // The client may have gone.
             let _ = waiter.send(outcome.clone());
@@ -250,7 +328,7 @@ impl Reloader {
 
     /// Whether a reload is in progress.
     pub fn is_busy(&self) -> bool {
-        self.current.is_some()
+        self.current.as_ref().is_some_and(|current| matches!(current.work, Work::Reload(_)))
     }
 
     /// Refuses all requests, including waiting ones, because the daemon is ending.
@@ -258,6 +336,7 @@ impl Reloader {
         let mut pending = self.reloads.0.pending.lock();
         pending.closed = true;
         pending.waiters.clear();
+        self.service.commands().close();
     }
 
     /// Waits for the reload in progress; returns `false` if it has not ended by `deadline`.

@@ -22,7 +22,7 @@ pub fn rules_of(camera: &CameraConfig, time_zone: Option<&TimeZone>) -> Arc<[Rul
 }
 
 fn rule_of_line(line: &LineConfig, schedule: Option<Schedule>) -> RuleSettings {
-    let LineConfig { name, points, frame_size, sides, settle, hold, only_while, unless, .. } = line;
+    let LineConfig { name, enabled, points, frame_size, sides, settle, hold, only_while, unless, .. } = line;
     let side = |index: usize| sides.get(index).map_or_else(|| "".into(), |side| side.as_str().into());
     let kind = Kind::Line { points: in_fractions(points, *frame_size), sides: [side(0), side(1)] };
     let rule = Rule {
@@ -34,7 +34,7 @@ fn rule_of_line(line: &LineConfig, schedule: Option<Schedule>) -> RuleSettings {
         unless: names(unless),
         ..Rule::new(name, kind)
     };
-    RuleSettings { rule, classes: line.classes.clone(), owners: Vec::new(), schedule }
+    RuleSettings { rule, classes: line.classes.clone(), owners: Vec::new(), enabled: *enabled, schedule }
 }
 
 /// Returns a rule for each thing that is reported about the zone.
@@ -85,7 +85,7 @@ fn rules_of_zone(zone: &ZoneConfig, ground: Option<Plane>, schedule: Option<Sche
             unless: names(&zone.unless),
             ..Rule::new(&name, kind)
         };
-        RuleSettings { rule, classes: classes.clone(), owners, schedule: schedule.clone() }
+        RuleSettings { rule, classes: classes.clone(), owners, enabled: zone.enabled, schedule: schedule.clone() }
     };
     kinds.into_iter().flatten().map(rule).collect()
 }

@@ -10,22 +10,25 @@
 //! - 4: `Server::served`: the endpoints that are served.
 //! - 5: [`Service::snapshot`]: what readers see while a change is made.
 //! - 6: `ReloadHandle::pending`: the requests that wait for a reload.
+//! - 7: `CommandQueue`: the commands that wait.
 
 use std::iter;
+use std::slice;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
+use visiond_config::command::{Action, Command, Overrides, Target};
 use visiond_config::diff::ConfigDiff;
-use visiond_config::types::{Config, StatusConfig};
+use visiond_config::types::{CameraConfig, Config, StatusConfig};
 use visiond_frames::clock::{SystemClock, now};
 use visiond_ground::ranked_lock::{LockRank, RankedMutex};
 use visiond_live::Live;
-use visiond_message::status::SinkCounts;
+use visiond_message::status::{CameraStatus, SinkCounts};
 use visiond_message::{EventMessage, RuleTotals};
 use visiond_pipeline::camera::RetryPolicy;
 use visiond_pipeline::outlet::EventOutlet;
 use visiond_pipeline::summary::{CameraSummary, ModelSummary, SinkSummary};
-use visiond_pipeline::supervisor::{JOIN_TIMEOUT, Pipeline, PipelineContext};
+use visiond_pipeline::supervisor::{JOIN_TIMEOUT, Pipeline, PipelineContext, PipelineHold};
 use visiond_publish::{EventLedger, PublishError, Publisher, SinkContext};
 use visiond_system::exit::ExitError;
 use visiond_system::outage::IfUnusable;
@@ -33,9 +36,12 @@ use visiond_system::stop::Stop;
 use visiond_system::{logging, process};
 use visiond_telemetry::metrics::{LaneView, cameras_of};
 
+use crate::command_queue::{CommandQueue, model_names};
 use crate::error::ServiceError;
 use crate::http_server::HttpServer;
-use crate::prepared_config::{self, Pictures, PreparedConfig, RunningConfig, RunningCropModel, RunningModel};
+use crate::prepared_config::{
+    self, Cause, Clips, Pictures, PreparedConfig, RunningConfig, RunningCropModel, RunningModel,
+};
 
 /// A lane that takes longer for its new model gets a warning in the log.
 const SWAP_TIMEOUT: Duration = Duration::from_secs(10);
@@ -43,6 +49,8 @@ const SWAP_TIMEOUT: Duration = Duration::from_secs(10);
 const RETIRE_TIMEOUT: Duration = Duration::from_secs(5);
 /// How much of the shutdown time is reserved for the sinks.
 const SINK_RESERVE: Duration = Duration::from_millis(300);
+/// How long a command waits until totals that it resets are on disk.
+const RESET_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long the last live image may take at shutdown.
 const PICTURE_TIMEOUT: Duration = Duration::from_millis(200);
 
@@ -53,6 +61,7 @@ pub struct Service {
     publisher: Arc<Publisher>,
     ledger: Arc<EventLedger>,
     first_message: Arc<OnceLock<Option<Duration>>>,
+    commands: Arc<CommandQueue>,
     state: RankedMutex<ServiceState>,
     /// Everything that runs; replaced as a whole, so that a reader never waits for a change.
     snapshot: RankedMutex<Arc<Snapshot>>,
@@ -66,7 +75,12 @@ pub struct Service {
 
 struct ServiceState {
     running: RunningConfig,
+    /// The configuration as the file has it, and the settings of commands that lie over it.
+    file: Config,
+    overrides: Overrides,
     pipeline: Pipeline,
+    /// Keeps the daemon running while commands have switched all cameras off.
+    idle: Option<PipelineHold>,
 }
 
 /// The running models, lanes and annotated cameras. Lanes and annotators keep counting.
@@ -77,11 +91,23 @@ pub struct Snapshot {
     pub lanes: Vec<LaneView>,
     /// The cameras whose images are drawn.
     pub pictures: Vec<Pictures>,
+    /// The cameras that store clips.
+    pub clips: Vec<Clips>,
+    /// The status of each camera that a command has switched off.
+    pub switched_off: Vec<CameraStatus>,
 }
 
 impl Snapshot {
-    fn new(RunningConfig { models, pictures, .. }: &RunningConfig, pipeline: &Pipeline) -> Self {
-        Self { models: models.clone(), lanes: pipeline.lanes(), pictures: pictures.clone() }
+    fn new(ServiceState { running, file, overrides, pipeline, .. }: &ServiceState) -> Self {
+        let RunningConfig { models, pictures, clips, .. } = running;
+        let status = |camera: &CameraConfig| CameraStatus::disabled(&camera.name, &model_names(file, camera));
+        Self {
+            models: models.clone(),
+            lanes: pipeline.lanes(),
+            pictures: pictures.clone(),
+            clips: clips.clone(),
+            switched_off: overrides.switched_off(file).map(status).collect(),
+        }
     }
 }
 
@@ -98,10 +124,19 @@ pub struct SummaryParts {
 impl Service {
     /// Starts everything in `config`; publishes at most `messages`, if that is set.
     pub fn start(config: Config, messages: Option<u64>, stop: &Stop) -> Result<Self, ServiceError> {
+        if config.used_models().next().is_none() {
+            return Err(ServiceError::NoCamera);
+        }
+        let file = config.clone();
         let PreparedConfig { pipeline, running, .. } =
-            PreparedConfig::new(config, &RunningConfig::default(), |_| false, None, stop)?;
+            PreparedConfig::new(config, &RunningConfig::default(), |_| false, Cause::Start, stop)?;
         let live = Live::new();
-        let context = SinkContext { live: Arc::clone(&live), device: running.config.device.resolved().into() };
+        let commands = Arc::new(CommandQueue::new(&running.config));
+        let context = SinkContext {
+            live: Arc::clone(&live),
+            device: running.config.device.resolved().into(),
+            commander: Some(Arc::<CommandQueue>::clone(&commands)),
+        };
         let publisher = Arc::new(Publisher::start(&running.config.sinks, &context, stop)?);
         warn_without_sink(&running.config);
         let first_message = Arc::new(OnceLock::new());
@@ -127,15 +162,17 @@ impl Service {
             stop: stop.clone(),
         };
         let pipeline = Pipeline::start(pipeline, context).map_err(ServiceError::System)?;
-        let snapshot = RankedMutex::new(LockRank(5), Arc::new(Snapshot::new(&running, &pipeline)));
         live.set_lanes(pipeline.lanes());
-        let state = RankedMutex::new(LockRank(1), ServiceState { running, pipeline });
+        let state = ServiceState { running, file, overrides: Overrides::default(), pipeline, idle: None };
+        let snapshot = RankedMutex::new(LockRank(5), Arc::new(Snapshot::new(&state)));
+        let state = RankedMutex::new(LockRank(1), state);
         Ok(Self {
             stop: stop.clone(),
             live,
             publisher,
             ledger,
             first_message,
+            commands,
             state,
             snapshot,
             changing: RankedMutex::new(LockRank(0), ()),
@@ -144,20 +181,95 @@ impl Service {
         })
     }
 
-    /// Switches to another configuration; returns the changes. After an error, everything runs as before.
+    /// Switches to another configuration of the file; returns the changes. After an error, everything runs as before.
     ///
-    /// Loading takes long, so the thread that pings systemd must not call this.
-    pub fn apply(&self, config: Config) -> Result<ConfigDiff, ServiceError> {
+    /// Settings of commands stay, except for those that the file changes. Loading takes long, so the thread that pings systemd must
+    /// not call this.
+    pub fn apply(&self, file: Config) -> Result<ConfigDiff, ServiceError> {
         let _one_at_a_time = self.changing.lock();
+        let overrides = {
+            let state = self.state.lock();
+            state.overrides.kept(&state.file, &file)
+        };
+        self.change(file, overrides, Cause::Reload(&self.live))
+    }
+
+    /// Carries out commands by one change, if that works, and returns the result of each. May take as long as [`Self::apply`].
+    pub fn carry_out(&self, commands: &[Command]) -> Vec<Result<(), ServiceError>> {
+        match self.carry_out_together(commands) {
+            Ok((results, _)) => results,
+            Err(error) if commands.len() == 1 => vec![Err(error)],
+            // One of them cannot be, which the others must not suffer from: of a thousand, some ten changes find it.
+            Err(_) => {
+                let (first, second) = commands.split_at(commands.len() / 2);
+                [first, second].into_iter().flat_map(|half| self.carry_out(half)).collect()
+            }
+        }
+    }
+
+    /// Carries out a command; returns the changes. After an error, everything runs as before. May take as long as [`Self::apply`].
+    pub fn command(&self, command: &Command) -> Result<ConfigDiff, ServiceError> {
+        let (results, changes) = self.carry_out_together(slice::from_ref(command))?;
+        results.into_iter().collect::<Result<(), _>>().map(|()| changes)
+    }
+
+    /// Carries out commands by one change; returns the result of each, and the changes. After an error, everything runs as before.
+    fn carry_out_together(
+        &self,
+        commands: &[Command],
+    ) -> Result<(Vec<Result<(), ServiceError>>, ConfigDiff), ServiceError> {
+        let _one_at_a_time = self.changing.lock();
+        let (mut config, file, mut overrides) = {
+            let state = self.state.lock();
+            (state.running.config.clone(), state.file.clone(), state.overrides.clone())
+        };
+        let mut results = Vec::new();
+        let mut is_changed = false;
+        for command in commands {
+            let checked = command.check(&config);
+            if let (Ok(()), Action::Set(change)) = (&checked, command.action)
+                && !command.is_in_force(&config)
+            {
+                overrides = overrides.with(&command.target, change);
+                config = overrides.over(&file);
+                is_changed = true;
+            }
+            results.push(checked.map_err(ServiceError::from));
+        }
+        let changes =
+            if is_changed { self.change(file, overrides, Cause::Command(&self.live))? } else { ConfigDiff::default() };
+        let resets = commands.iter().zip(&mut results).filter(|(command, _)| command.action == Action::Reset);
+        let mut is_reset = false;
+        for (command, result) in resets.filter(|(_, result)| result.is_ok()) {
+            let Target { camera, rule } = &command.target;
+            let state = self.state.lock();
+            if rule.iter().all(|rule| state.pipeline.reset_totals(camera, rule)) {
+                is_reset = true;
+            } else {
+                *result = Err(ServiceError::TotalsBusy(camera.clone()));
+            }
+        }
+        if is_reset {
+            self.ledger.flush(Instant::now() + RESET_TIMEOUT);
+        }
+        Ok((results, changes))
+    }
+
+    /// Switches to the configuration of `file` with `overrides`. The caller holds `changing`.
+    fn change(&self, file: Config, overrides: Overrides, cause: Cause<'_>) -> Result<ConfigDiff, ServiceError> {
         let ending = || ServiceError::Ending;
+        let config = with_overrides(&file, &overrides)?;
+        let is_reload = matches!(cause, Cause::Reload(_));
         let (before, hold) = {
             let state = self.state.lock();
             (state.running.clone(), state.pipeline.hold().ok_or_else(ending)?)
         };
         let PreparedConfig { changes, pipeline, running } =
-            PreparedConfig::new(config, &before, |model| hold.has(model), Some(&self.live), &self.stop)?;
+            PreparedConfig::new(config, &before, |model| hold.has(model), cause, &self.stop)?;
         let sinks = self.publisher.prepare(&running.config.sinks, IfUnusable::Refuse)?;
-        let serve = self.web.get().map(|server| server.prepare(&running.config.http)).transpose()?;
+        // The token's file may be another one now, which waits for a reload.
+        let web = self.web.get().filter(|_| is_reload);
+        let serve = web.map(|server| server.prepare(&running.config.http)).transpose()?;
 
         // Before the lock: a disk may hang.
         open_ledger(&self.ledger, &running.config);
@@ -176,12 +288,18 @@ impl Service {
         if let Some(serve) = serve {
             serve();
         }
-        warn_without_sink(&running.config);
+        if is_reload {
+            warn_without_sink(&running.config);
+        }
         forget_totals(&self.ledger, &running.config);
-        state.running = running;
-        *self.snapshot.lock() = Arc::new(Snapshot::new(&state.running, &state.pipeline));
+        self.commands.follow(&running.config);
+        (state.running, state.file, state.overrides) = (running, file, overrides);
+        // A camera that a command has switched off may come back when the others have ended.
+        let waits = state.running.models.is_empty() || state.overrides.switched_off(&state.file).next().is_some();
+        state.idle = if waits { state.pipeline.hold() } else { None };
+        *self.snapshot.lock() = Arc::new(Snapshot::new(&state));
         self.live.set_lanes(state.pipeline.lanes());
-        let pictures = state.running.pictures.clone();
+        let (pictures, clips) = (state.running.pictures.clone(), state.running.clips.clone());
         drop(state);
         drop(hold);
 
@@ -192,6 +310,11 @@ impl Service {
                 old.annotator.close(deadline);
             }
         }
+        for old in before.clips {
+            if !clips.iter().any(|new| Arc::ptr_eq(&new.recorder, &old.recorder)) {
+                old.recorder.close(deadline);
+            }
+        }
         retired.close(deadline);
         Ok(changes)
     }
@@ -199,6 +322,11 @@ impl Service {
     /// Returns the live messages and images for clients.
     pub fn live(&self) -> &Arc<Live> {
         &self.live
+    }
+
+    /// Returns the commands that wait. [`Reloader`](crate::reload::Reloader) carries them out.
+    pub fn commands(&self) -> &Arc<CommandQueue> {
+        &self.commands
     }
 
     /// Registers the HTTP server, which follows every later change.
@@ -229,8 +357,11 @@ impl Service {
 
     /// Returns what `config` would change or why it would be rejected, based only on checks that load nothing.
     pub fn preview(&self, config: &Config) -> Result<ConfigDiff, ServiceError> {
-        let before = self.state.lock().running.clone();
-        prepared_config::preview(config, &before)
+        let (before, overrides) = {
+            let state = self.state.lock();
+            (state.running.clone(), state.overrides.kept(&state.file, config))
+        };
+        Ok(prepared_config::preview(&with_overrides(config, &overrides)?, &before))
     }
 
     /// Returns the `[status]` table in force.
@@ -267,7 +398,7 @@ impl Service {
     pub fn end(&self, deadline: Instant, seconds: f64) -> SummaryParts {
         // Waits for a change that has begun to switch; stop makes it faster.
         let state = self.state.lock();
-        let ServiceState { running, pipeline } = &*state;
+        let ServiceState { running, pipeline, .. } = &*state;
         pipeline.halt();
         // They all end by `deadline`, even if some of them hang.
         let until =
@@ -278,14 +409,19 @@ impl Service {
         self.publisher.close_queues(deadline);
         let pictures: Vec<_> =
             running.pictures.iter().map(|pictures| (pictures, pictures.annotator.close(deadline))).collect();
+        let clips: Vec<_> = running.clips.iter().map(|clips| (clips, clips.recorder.close(deadline))).collect();
         let sinks = self.publisher.close(deadline);
         self.ledger.close(deadline);
         let views = pipeline.lanes();
         let cameras = cameras_of(&views).into_iter().map(|known| {
             let camera = known.camera;
             let summary = CameraSummary::new(camera.snapshot(), seconds);
-            match pictures.iter().find(|(pictures, _)| pictures.camera == camera.name) {
+            let summary = match pictures.iter().find(|(pictures, _)| pictures.camera == camera.name) {
                 Some((pictures, counts)) => summary.with_pictures(&pictures.directory, counts.clone()),
+                None => summary,
+            };
+            match clips.iter().find(|(clips, _)| clips.camera == camera.name) {
+                Some((clips, counts)) => summary.with_clips(&clips.directory, counts),
                 None => summary,
             }
         });
@@ -322,6 +458,19 @@ impl EventOutlet for Events {
     fn set_totals(&self, camera: &str, rule: &str, kind: &str, totals: RuleTotals) {
         self.0.set_totals(camera, rule, kind, totals);
     }
+
+    fn reset_totals(&self, camera: &str, rule: &str) {
+        self.0.reset_totals(camera, rule);
+    }
+}
+
+/// Returns the configuration of `file` with `overrides`. It has a camera that runs, unless commands have switched all off, and no two
+/// cameras that run have the same device.
+fn with_overrides(file: &Config, overrides: &Overrides) -> Result<Config, ServiceError> {
+    overrides.check(file)?;
+    let config = overrides.over(file);
+    let runs = config.used_models().next().is_some() || overrides.switched_off(file).next().is_some();
+    if runs { Ok(config) } else { Err(ServiceError::NoCamera) }
 }
 
 /// Opens the ledger's folder if the configuration has lines or zones.

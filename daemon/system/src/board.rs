@@ -7,6 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
+use visiond_ground::jetson;
 
 /// Environment variable with the folder to use instead of `/`, for tests with the files of another board.
 const ROOT_VARIABLE: &str = "VISIOND_SYSTEM_ROOT";
@@ -70,7 +71,7 @@ impl Board {
         };
         let memory = text("proc/meminfo").and_then(|text| value(text, "MemTotal", ':'));
         let kib = memory.and_then(|text| text.strip_suffix("kB")?.trim().parse::<u64>().ok());
-        let l4t = text("etc/nv_tegra_release").as_deref().and_then(L4t::parse);
+        let l4t = jetson::release(root).map(|(major, minor, patch)| L4t(major, minor, patch));
         Self {
             name: text("sys/firmware/devicetree/base/model").or_else(|| text("sys/class/dmi/id/product_name")),
             system: text("etc/os-release")
@@ -95,14 +96,6 @@ impl Board {
 pub struct L4t(pub u32, pub u32, pub u32);
 
 impl L4t {
-    /// Reads 35.4.1 from `# R35 (release), REVISION: 4.1, GCID: ...`, the first line of /etc/nv_tegra_release.
-    fn parse(text: &str) -> Option<Self> {
-        let (major, rest) = text.trim_start().strip_prefix("# R")?.split_once(' ')?;
-        let revision = rest.split_once("REVISION: ")?.1.split(',').next()?;
-        let (minor, patch) = revision.split_once('.').unwrap_or((revision, "0"));
-        Some(Self(major.parse().ok()?, minor.parse().ok()?, patch.trim().parse().ok()?))
-    }
-
     /// Returns its JetPack, if known.
     fn jetpack(self) -> Option<&'static str> {
         let Self(major, minor, patch) = self;
@@ -130,17 +123,6 @@ mod tests {
     fn this_machine_has_a_kernel_and_memory() {
         let board = Board::read(Path::new("/"));
         assert!(board.memory_bytes.is_some_and(|bytes| bytes > 1 << 20) && board.kernel.contains('.'), "{board:?}");
-    }
-
-    #[test]
-    fn a_jetsons_release_is_read_from_its_first_line() {
-        let text = "# R35 (release), REVISION: 4.1, GCID: 33958178, BOARD: t186ref, EABI: aarch64, DATE: Tue Aug  1 2023\n# R9";
-        assert_eq!(L4t::parse(text), Some(L4t(35, 4, 1)));
-        assert_eq!(L4t::parse("# R36 (release), REVISION: 5, GCID: 1"), Some(L4t(36, 5, 0)));
-        assert_eq!(
-            [L4t::parse(""), L4t::parse("# R36 (release)"), L4t::parse("# R36 (release), REVISION: x.y,")],
-            [None; 3]
-        );
     }
 
     #[test]

@@ -126,15 +126,15 @@ impl Child {
         let input = if *is_fed { Stdio::piped() } else { Stdio::null() };
         command.stdin(input).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
         isolate(&mut command);
-        // After `isolate`, which would close descriptor 3.
-        if *on_descriptor_3 {
-            move_output(&mut command);
-        }
         die_with_parent(&mut command);
         die_before_parent(&mut command);
         if let Some(confinement) = confinement {
             confine(&mut command, confinement)?;
             log::debug!("{label}: confined by {}", confinement::available());
+        }
+        // After `isolate`, which would close descriptor 3, and `confine`, whose ruleset may have that number.
+        if *on_descriptor_3 {
+            move_output(&mut command);
         }
         let mut process = spawn_from_lasting_thread(command)?;
         let (input, output, errors) = (process.stdin.take(), process.stdout.take(), process.stderr.take());
@@ -602,6 +602,28 @@ mod tests {
 
         let missing = Command::new("/nonexistent/program");
         assert_eq!(Child::spawn(missing, &launch).unwrap_err().kind(), io::ErrorKind::NotFound);
+    }
+
+    #[test]
+    fn a_confined_program_gets_descriptor_3_although_the_sandbox_has_that_number_before() {
+        const ALONE: &str = "VISIOND_TEST_ALONE";
+        // In its own process, where 3 is the first free number.
+        if std::env::var_os(ALONE).is_none() {
+            let mut command = Command::new(std::env::current_exe().unwrap());
+            let name = "a_confined_program_gets_descriptor_3_although_the_sandbox_has_that_number_before";
+            command.args(["--exact", &format!("child_process::tests::{name}")]).env(ALONE, "");
+            isolate(&mut command);
+            let output = command.output().unwrap();
+            let report = String::from_utf8_lossy(&output.stdout);
+            assert!(report.contains("1 passed"), "{report}");
+            return;
+        }
+        let mut command = Command::new("sh");
+        command.args(["-c", "printf abcd >&3"]);
+        let confinement = Some(Confinement::default());
+        let mut child =
+            Child::spawn(command, &Launch { confinement, on_descriptor_3: true, ..Launch::default() }).unwrap();
+        assert_eq!(child.fill(&mut [0; 4], &Stop::new().unwrap(), hang()).unwrap(), Filled::Full);
     }
 
     #[test]

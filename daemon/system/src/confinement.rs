@@ -99,7 +99,9 @@ pub fn confine(command: &mut Command, confinement: &Confinement) -> io::Result<(
         abi => Some(ruleset(abi, Path::new(command.get_program()), confinement)?),
     };
     let filter = seccomp::filter(match (confinement.devices, confinement.sockets) {
-        (true, _) | (_, Sockets::InternetAndUnix) => &[libc::AF_INET, libc::AF_INET6, libc::AF_UNIX],
+        // Drivers talk to daemons.
+        (true, Sockets::None) => &[libc::AF_UNIX],
+        (true, Sockets::Internet) | (_, Sockets::InternetAndUnix) => &[libc::AF_INET, libc::AF_INET6, libc::AF_UNIX],
         (_, Sockets::Internet) => &[libc::AF_INET, libc::AF_INET6],
         (_, Sockets::None) => &[],
     });

@@ -37,6 +37,12 @@ pub enum CredentialError {
          (`systemctl edit visiond`), then restart it"
     )]
     Unknown(&'static str, String),
+    /// What should be a name or a path may be the secret, so it is not shown.
+    #[error(
+        "`{0}` looks like the secret itself, which does not belong in the configuration: write it into a file that only \
+         visiond can read (chmod 400), and set `{0}` to the file's path"
+    )]
+    Itself(&'static str),
     /// A file cannot be read.
     #[error("cannot read the {key} {path}: {reason}")]
     Unreadable {
@@ -71,7 +77,9 @@ impl CredentialError {
         match self {
             Self::None(..) => Certainty::OnlyHere,
             Self::Unreadable { certainty, .. } => certainty.clone(),
-            Self::Unknown(..) | Self::Shape(_) | Self::Binary(_) | Self::Weak(_) => Certainty::Certain,
+            Self::Unknown(..) | Self::Itself(_) | Self::Shape(_) | Self::Binary(_) | Self::Weak(_) => {
+                Certainty::Certain
+            }
         }
     }
 }
@@ -178,11 +186,15 @@ fn read_secret(
     let path = match credentials {
         _ if is_file => name.to_owned(),
         Some(folder) => folder.join(name),
+        None if may_be_secret(name) => return Err(CredentialError::Itself(key)),
         None => return Err(CredentialError::None(key, name.display().to_string())),
     };
     match read(key, &path) {
         Ok(text) => Ok((path, text)),
         Err(error) => Err(match error.kind() {
+            io::ErrorKind::NotFound | io::ErrorKind::InvalidFilename if may_be_secret(name) => {
+                CredentialError::Itself(key)
+            }
             io::ErrorKind::NotFound if !is_file => CredentialError::Unknown(key, name.display().to_string()),
             io::ErrorKind::InvalidData => not_text(path),
             _ => CredentialError::Unreadable {
@@ -194,6 +206,16 @@ fn read_secret(
             },
         }),
     }
+}
+
+/// Returns whether the name of a credential, or the relative path of a file, may be a secret that was put in its place: it has a
+/// character that few names have, or a word of 16 or more characters with a digit.
+fn may_be_secret(name: &Path) -> bool {
+    let text = name.to_string_lossy();
+    let is_name_character = |one: char| one.is_ascii_lowercase() || one.is_ascii_digit() || "-_./".contains(one);
+    let is_long = |word: &str| word.len() >= 16 && word.contains(|one: char| one.is_ascii_digit());
+    let starts_as_path = ["/", "./", "../", "~/"].iter().any(|start| text.starts_with(start));
+    !starts_as_path && (!text.chars().all(is_name_character) || text.split(['-', '_', '.', '/']).any(is_long))
 }
 
 fn read(key: &str, path: &Path) -> io::Result<String> {
@@ -271,6 +293,33 @@ mod tests {
         assert!(error("", "DIR/door", true).starts_with("cannot read the login DIR/door: No such file"));
         for shape in ["", "secret", ":secret", "user:sec\nret", "user:sec\u{7}ret\n"] {
             assert_eq!(error(shape, "gate", true), "the login DIR/gate must be one line, `user:password`");
+        }
+    }
+
+    #[test]
+    fn a_secret_in_the_place_of_its_name_is_not_shown() {
+        let folder = folder_with("");
+        let secrets = [
+            "admin:hunter2",
+            "VtEx0BeLmXb3Yg7J4xTq1ZkCw9oPd2Ra",
+            "9f86d081884c7d659a2feaa0c55ad015",
+            "Qm9yZWQ/c2Nhbm5lcg",
+            "tok-9f86d081884c7d659a2f",
+        ];
+        for secret in secrets {
+            for credentials in [None, Some(folder.path())] {
+                let errors = [
+                    Login::read_from(Path::new(secret), credentials).unwrap_err(),
+                    Secret::token_from(Path::new(secret), credentials).unwrap_err(),
+                ];
+                for (error, key) in errors.into_iter().zip(["login", "token"]) {
+                    assert_eq!(error, CredentialError::Itself(key), "{secret}");
+                    assert_eq!(error.certainty(), Certainty::Certain);
+                }
+            }
+        }
+        for name in ["gate-login", "http-token", "camera.12", "visiond_yard_login_2026", "secrets/gate", "./Gate:1"] {
+            assert!(!may_be_secret(Path::new(name)), "{name}");
         }
     }
 

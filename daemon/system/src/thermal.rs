@@ -1,12 +1,15 @@
-//! A Jetson's temperatures, power mode and GPU load, and a warning when heat or its power supply throttles it.
+//! A Jetson's temperatures, power mode and GPU load, and a warning when heat or its power supply throttles it. Of a PC with
+//! NVIDIA's driver, the GPU's load and clock.
 //!
 //! A separate thread reads them every few seconds, because a read from sysfs may wait for the chip's power controller, and no
 //! other thread should wait for that. Other machines have no such thread. Its memory does not grow.
 
+mod nvml;
 mod sysfs;
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -17,6 +20,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::board;
 use crate::stop::Stop;
+use nvml::Nvml;
+use sysfs::GpuLoad;
 pub use sysfs::{Files, Look};
 
 /// Interval of the readings.
@@ -25,38 +30,43 @@ const INTERVAL: Duration = Duration::from_secs(5);
 /// line each time would add nothing.
 const OVER_AFTER: Duration = Duration::from_secs(60);
 
-/// Watches this Jetson. Clones share the watch.
+/// Watches this Jetson, or the GPU of a PC. Clones share the watch.
 #[derive(Debug, Clone)]
 pub struct Thermals {
     seen: Arc<Mutex<Readings>>,
 }
 
 impl Thermals {
-    /// Starts to watch, until `stop` is raised; returns `None` on other machines.
+    /// Starts to watch, until `stop` is raised; returns `None` on machines that are not a Jetson and have no driver from NVIDIA.
     pub fn start(stop: &Stop) -> Option<Self> {
-        let mut files = Files::find(&board::root())?;
-        let thermals = Self { seen: Arc::new(Mutex::new(Readings::new(files.look(), Instant::now()))) };
-        log::info!("{}", thermals.line());
-        let (seen, stop) = (Arc::clone(&thermals.seen), stop.clone());
+        let mut probe = Probe::new(&board::root(), Path::new(nvml::LIBRARY))?;
+        // Without NVML, whose start may take a second. The thread reads it at once.
+        let first = probe.look_at_files();
+        let thermals = Self { seen: Arc::new(Mutex::new(Readings::new(probe.is_jetson(), first, Instant::now()))) };
+        let (watched, stop) = (thermals.clone(), stop.clone());
         let watch = move || {
-            while !stop.sleep(INTERVAL) {
-                let look = files.look();
-                let change = seen.lock().take(look, Instant::now());
+            let mut is_first = true;
+            while is_first || !stop.sleep(INTERVAL) {
+                let look = probe.look();
+                let change = watched.seen.lock().take(look, Instant::now());
                 if let Some((level, text)) = change {
                     log::log!(level, "{text}");
+                }
+                if std::mem::take(&mut is_first) {
+                    log::info!("{}", watched.line());
                 }
             }
         };
         match thread::Builder::new().name("thermal".into()).spawn(watch) {
             Ok(_) => Some(thermals),
             Err(error) => {
-                log::warn!("cannot watch the Jetson's temperatures: {error}");
+                log::warn!("cannot watch temperatures and the GPU's load: {error}");
                 None
             }
         }
     }
 
-    /// Returns the text of the status line: `gpu 52 °C, MAXN, GPU 45 %`.
+    /// Returns the text of the status line: `gpu 52 °C, MAXN, GPU 45 %`; empty if nothing can be read.
     pub fn short(&self) -> String {
         self.seen.lock().short()
     }
@@ -66,10 +76,73 @@ impl Thermals {
         self.seen.lock().line()
     }
 
-    /// Returns the summary of the run so far.
-    pub fn summary(&self) -> JetsonSummary {
-        self.seen.lock().summary(Instant::now())
+    /// Returns the summary of the run so far; `None` on a machine that is not a Jetson.
+    pub fn summary(&self) -> Option<JetsonSummary> {
+        let seen = self.seen.lock();
+        seen.is_jetson.then(|| seen.summary(Instant::now()))
     }
+
+    /// Returns the load and the clock of the GPU.
+    pub fn gpu(&self) -> GpuSummary {
+        self.seen.lock().gpu()
+    }
+}
+
+/// Reads a Jetson's files, and asks NVML where these do not have the GPU's load.
+#[derive(Debug)]
+struct Probe {
+    /// `None` on a PC.
+    files: Option<Files>,
+    /// `None` until it is needed and there.
+    nvml: Option<Nvml>,
+    /// The file or name of NVML.
+    library: PathBuf,
+}
+
+impl Probe {
+    fn new(root: &Path, library: &Path) -> Option<Self> {
+        let files = Files::find(root);
+        let nvml = if files.is_some() { None } else { Nvml::open(library) };
+        (files.is_some() || nvml.is_some()).then(|| Self { files, nvml, library: library.to_owned() })
+    }
+
+    fn is_jetson(&self) -> bool {
+        self.files.is_some()
+    }
+
+    fn look_at_files(&mut self) -> Look {
+        self.files.as_mut().map_or_else(|| Look { gpu_load: GpuLoad::Unreported, ..Look::default() }, Files::look)
+    }
+
+    /// Reads everything. While the files lack the GPU's load, they are searched again, and NVML is tried again.
+    fn look(&mut self) -> Look {
+        let mut look = self.look_at_files();
+        if look.gpu_load.percent().is_some() {
+            return look;
+        }
+        self.nvml = self.nvml.take().or_else(|| Nvml::open(&self.library));
+        match self.nvml.as_mut().map(Nvml::read) {
+            Some(Some(gpu)) => {
+                look.gpu_load = gpu.load_percent.map_or(look.gpu_load, |load| GpuLoad::Percent(load.into()));
+                look.gpu_clock_mhz = look.gpu_clock_mhz.or(gpu.clock_mhz);
+            }
+            Some(None) if !self.is_jetson() => look.gpu_load = GpuLoad::Unreadable,
+            Some(None) | None => {}
+        }
+        look
+    }
+}
+
+/// Load and clock of the GPU, by all programs that use it. Of several GPUs, those of the busiest one.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct GpuSummary {
+    /// Mean load, 0 to 100, read every five seconds.
+    pub load_percent: Option<f64>,
+    /// Load at the last reading, 0 to 100.
+    pub load_now_percent: Option<f64>,
+    /// Clock of its cores at the last reading, in MHz.
+    pub clock_mhz: Option<u32>,
 }
 
 /// A Jetson in a run.
@@ -78,10 +151,6 @@ impl Thermals {
 pub struct JetsonSummary {
     /// The power mode at the end, by nvpmodel's name.
     pub power_mode: Option<String>,
-    /// Mean load of the GPU, read every five seconds.
-    pub gpu_load_percent: Option<f64>,
-    /// Load of the GPU at the last reading.
-    pub gpu_load_now_percent: Option<f64>,
     /// Whether it is throttled now.
     pub throttled_now: bool,
     /// Temperatures by zone, in degrees Celsius.
@@ -102,6 +171,14 @@ pub struct Temperature {
     pub max: f64,
 }
 
+impl GpuSummary {
+    /// Returns the line of the summary; `None` if the load is unknown.
+    pub fn line(&self) -> Option<String> {
+        let clock = self.clock_mhz.map_or_else(String::new, |clock| format!(", {clock} MHz at the end"));
+        Some(format!("GPU: {:.0} % busy{clock}", self.load_percent?))
+    }
+}
+
 impl JetsonSummary {
     /// Returns the line of the summary.
     pub fn line(&self) -> String {
@@ -112,9 +189,6 @@ impl JetsonSummary {
             let _ = write!(text, " at most {:.0} °C ({zone}),", temperature.max);
         }
         let _ = write!(text, " power mode {}", self.power_mode.as_deref().unwrap_or("unknown"));
-        if let Some(load) = self.gpu_load_percent {
-            let _ = write!(text, ", GPU {load:.0} % busy");
-        }
         match self.throttled {
             0 => text += ", never throttled",
             1 => {
@@ -131,6 +205,7 @@ impl JetsonSummary {
 /// The last reading, and sums and maxima of all.
 #[derive(Debug)]
 struct Readings {
+    is_jetson: bool,
     look: Look,
     hottest: BTreeMap<String, f64>,
     loads: (f64, u32),
@@ -147,8 +222,9 @@ struct Throttle {
 }
 
 impl Readings {
-    fn new(look: Look, now: Instant) -> Self {
+    fn new(is_jetson: bool, look: Look, now: Instant) -> Self {
         let mut seen = Self {
+            is_jetson,
             // Ignore alarms before the start.
             look: Look { alarms: look.alarms.clone(), ..Look::default() },
             hottest: BTreeMap::new(),
@@ -232,13 +308,26 @@ impl Readings {
     }
 
     fn line(&self) -> String {
+        let clock = self.look.gpu_clock_mhz.map_or_else(String::new, |clock| format!(" at {clock} MHz"));
+        let gpu = format!("{}{clock}", self.look.gpu_load);
+        if !self.is_jetson {
+            return gpu;
+        }
         let zones: Vec<_> = self.look.temperatures.iter().map(|(zone, c)| format!("{zone} {c:.0} °C")).collect();
         let mut text =
             format!("Jetson: {}", if zones.is_empty() { "no temperature".to_owned() } else { zones.join(", ") });
         let mode = self.look.power_mode.as_deref().unwrap_or("unknown");
-        let _ = write!(text, "; power mode {mode}, {}", self.look.gpu_load);
+        let _ = write!(text, "; power mode {mode}, {gpu}");
         text += if self.throttle.is_some() { ", throttled" } else { "" };
         text
+    }
+
+    fn gpu(&self) -> GpuSummary {
+        GpuSummary {
+            load_percent: (self.loads.1 > 0).then(|| (self.loads.0 / f64::from(self.loads.1) * 10.0).round() / 10.0),
+            load_now_percent: self.look.gpu_load.percent(),
+            clock_mhz: self.look.gpu_clock_mhz,
+        }
     }
 
     fn summary(&self, now: Instant) -> JetsonSummary {
@@ -253,9 +342,6 @@ impl Readings {
         });
         JetsonSummary {
             power_mode: self.look.power_mode.clone(),
-            gpu_load_percent: (self.loads.1 > 0)
-                .then(|| (self.loads.0 / f64::from(self.loads.1) * 10.0).round() / 10.0),
-            gpu_load_now_percent: self.look.gpu_load.percent(),
             throttled_now: self.throttle.is_some(),
             temperatures_c: temperatures.collect(),
             throttled: self.throttled,

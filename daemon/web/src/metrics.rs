@@ -9,9 +9,9 @@ use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use visiond_message::PlainAttribute;
-use visiond_message::status::{CameraStatus, GpuSnapshot, LabelFacts, ModelStatus, SinkCounts, SpoolCounts};
+use visiond_message::status::{CameraStatus, DISABLED, GpuSnapshot, LabelFacts, ModelStatus, SinkCounts, SpoolCounts};
 use visiond_system::process::ProcessFacts;
-use visiond_system::thermal::JetsonSummary;
+use visiond_system::thermal::{GpuSummary, JetsonSummary};
 use visiond_telemetry::metrics::{Phase, Stage};
 
 use self::text_format::{COUNTER, Column, GAUGE, HISTOGRAM, MetricsText, flag};
@@ -23,7 +23,10 @@ const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// `GET /metrics`
 pub async fn metrics(State(state): State<AppState>) -> Response {
-    ([(header::CONTENT_TYPE, CONTENT_TYPE)], render(&state.status.observe())).into_response()
+    let mut seen = state.status.observe();
+    // Its counters are those of no run.
+    seen.cameras.retain(|camera| camera.phase != DISABLED);
+    ([(header::CONTENT_TYPE, CONTENT_TYPE)], render(&seen)).into_response()
 }
 
 /// Writes every metric.
@@ -34,6 +37,7 @@ fn render(seen: &StatusReport) -> String {
     models(&mut page, &seen.models);
     sinks(&mut page, &seen.sinks);
     http(&mut page, &seen.http);
+    seen.gpu.iter().for_each(|facts| gpu(&mut page, facts));
     seen.jetson.iter().for_each(|facts| jetson(&mut page, facts));
     process(&mut page, &seen.process, &seen.started_at);
     page.finish()
@@ -195,6 +199,17 @@ fn cameras(page: &mut MetricsText, cameras: &[CameraStatus]) {
     let help = "Whether the folder of a camera's annotated pictures cannot be written.";
     let mut family = page.family(GAUGE, "visiond_pictures_outage", help);
     for (camera, counts) in cameras.iter().filter_map(|camera| Some((camera, camera.pictures.as_ref()?))) {
+        family.add(&[("camera", &camera.name)], flag(counts.outage.is_some()));
+    }
+    let mut family = page.family(COUNTER, "visiond_clips_total", "Clips of events, by outcome.");
+    for (camera, counts) in cameras.iter().filter_map(|camera| Some((camera, camera.clips.as_ref()?))) {
+        for (outcome, count) in [("written", counts.written), ("dropped", counts.dropped), ("failed", counts.failed)] {
+            family.add(&[("camera", &camera.name), ("outcome", outcome)], count as f64);
+        }
+    }
+    let help = "Whether the folder of a camera's clips cannot be written.";
+    let mut family = page.family(GAUGE, "visiond_clips_outage", help);
+    for (camera, counts) in cameras.iter().filter_map(|camera| Some((camera, camera.clips.as_ref()?))) {
         family.add(&[("camera", &camera.name)], flag(counts.outage.is_some()));
     }
 }
@@ -369,13 +384,19 @@ fn http(page: &mut MetricsText, http: &HttpCounts) {
     page.single(COUNTER, "visiond_http_stream_lost_total", "Messages that slow readers of the stream lost.", lost);
 }
 
+fn gpu(page: &mut MetricsText, gpu: &GpuSummary) {
+    if let Some(load) = gpu.load_now_percent {
+        page.single(GAUGE, "visiond_gpu_load_ratio", "Load of the busiest GPU, 0 to 1.", load / 100.0);
+    }
+    if let Some(mhz) = gpu.clock_mhz {
+        page.single(GAUGE, "visiond_gpu_clock_hertz", "Clock of the busiest GPU's cores.", f64::from(mhz) * 1e6);
+    }
+}
+
 fn jetson(page: &mut MetricsText, jetson: &JetsonSummary) {
     let mut zones = page.family(GAUGE, "visiond_temperature_celsius", "Temperatures of the Jetson, by zone.");
     for (zone, temperature) in &jetson.temperatures_c {
         zones.add(&[("zone", zone)], temperature.last);
-    }
-    if let Some(load) = jetson.gpu_load_now_percent {
-        page.single(GAUGE, "visiond_gpu_load_ratio", "Load of the GPU, 0 to 1.", load / 100.0);
     }
     if let Some(mode) = &jetson.power_mode {
         let mut info = page.family(GAUGE, "visiond_power_mode_info", "Power mode of the Jetson.");

@@ -20,7 +20,7 @@ use crate::compress::compress;
 use crate::errors::{Problem, as_problem};
 use crate::guard::{self, Guard, Trusted};
 use crate::state::AppState;
-use crate::{api, metrics, page, pictures, stream};
+use crate::{api, commands, event_files, metrics, page, pictures, shapes, stream};
 
 /// The largest body of a request, in bytes.
 const BODY_BYTES: usize = 64 << 10;
@@ -55,8 +55,14 @@ pub fn router(state: AppState, guard: &Arc<Guard>) -> Router {
         .route("/api/v1/cameras/{name}", get(api::camera))
         .route("/api/v1/cameras/{name}/detections", get(api::detections_of))
         .route("/api/v1/cameras/{name}/snapshot", get(pictures::snapshot))
+        .route("/api/v1/cameras/{name}/settings", get(commands::settings).post(commands::set_camera))
+        .route("/api/v1/cameras/{name}/rules/{rule}/settings", post(commands::set_rule))
+        .route("/api/v1/cameras/{name}/rules/{rule}/reset", post(commands::reset))
         .route("/api/v1/detections", get(api::detections))
+        .route("/api/v1/cameras/{name}/shapes", get(shapes::shapes).put(shapes::change))
         .route("/api/v1/events", get(api::events))
+        .route("/api/v1/events/{event}/image", get(event_files::image))
+        .route("/api/v1/events/{event}/clip", get(event_files::clip))
         .route("/api/v1/stream", get(stream::stream))
         .route("/api/v1/config", get(api::config))
         .route("/api/v1/changes", post(api::changes))

@@ -71,6 +71,7 @@ impl StatusCollector {
         let not_ready = not_ready(&snapshot.lanes);
         self.recent.keep(&snapshot.lanes);
         let cameras = cameras_of(&snapshot.lanes);
+        let running = cameras.iter().map(|known| self.camera(&snapshot, known));
         StatusReport {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             device: self.device.clone(),
@@ -83,7 +84,7 @@ impl StatusCollector {
             config: self.config.display().to_string(),
             reloads: self.reloads.facts(),
             process: ProcessFacts::now(),
-            cameras: cameras.iter().map(|known| self.camera(&snapshot, known)).collect(),
+            cameras: running.chain(snapshot.switched_off.iter().cloned()).collect(),
             models: snapshot
                 .models
                 .iter()
@@ -92,7 +93,8 @@ impl StatusCollector {
                 .collect(),
             sinks: self.service.sinks(),
             http: self.http.facts(),
-            jetson: self.thermals.as_ref().map(Thermals::summary),
+            gpu: self.thermals.as_ref().map(Thermals::gpu),
+            jetson: self.thermals.as_ref().and_then(Thermals::summary),
         }
     }
 
@@ -114,6 +116,7 @@ impl StatusCollector {
         let latest: Vec<_> = latest.collect();
         latest.iter().rev().filter_map(|published| published.frame()).for_each(|message| status.add_newest(message));
         let pictures = snapshot.pictures.iter().find(|pictures| pictures.camera == camera.name);
+        let clips = snapshot.clips.iter().find(|clips| clips.camera == camera.name);
         let view = self.service.live().view(&camera.name);
         let (rotate, flip) = view.orientation().turn_and_flip();
         CameraStatus {
@@ -126,6 +129,7 @@ impl StatusCollector {
             watchers: view.watchers() as u64,
             preview: view.preview().map(preview_facts),
             pictures: pictures.map(|pictures| pictures.annotator.counts()),
+            clips: clips.map(|clips| clips.recorder.counts()),
             ..status
         }
     }

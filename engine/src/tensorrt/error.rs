@@ -1,6 +1,9 @@
 //! Errors of TensorRT, with remedies.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+
+use visiond_ground::jetson;
+use visiond_kernels::cuda::refusal_of_free_memory;
 
 use super::error_recorder::Reported;
 use super::version::Version;
@@ -121,6 +124,36 @@ fn also(seen: &[PathBuf]) -> String {
 fn sentence(reported: &[Reported]) -> String {
     match reported {
         [] => "no reason given; `visiond --log-level debug` shows its messages".to_owned(),
-        _ => reported.iter().map(Reported::to_string).collect::<Vec<_>>().join("; "),
+        _ => reported.iter().map(Reported::to_string).collect::<Vec<_>>().join("; ") + of_memory(reported, release()),
+    }
+}
+
+fn release() -> Option<(u32, u32, u32)> {
+    jetson::release(Path::new("/"))
+}
+
+/// Returns what an error of memory means on this release of Jetson Linux; empty for other errors and elsewhere.
+///
+/// TensorRT's own allocations report `Cuda Runtime (out of memory)` and `OutOfMemory (Requested size was ... bytes.)`.
+fn of_memory(reported: &[Reported], release: Option<(u32, u32, u32)>) -> &'static str {
+    let is_memory = |text: &str| text.to_lowercase().replace(' ', "").contains("outofmemory");
+    if reported.iter().any(|error| is_memory(&error.text)) { refusal_of_free_memory(release) } else { "" }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_allocation_of_tensorrts_that_fails_asks_for_a_reboot_where_the_release_refuses_free_memory() {
+        for text in
+            ["Error Code 1: Cuda Runtime (out of memory)", "Error Code 2: OutOfMemory (Requested size was 9 bytes.)"]
+        {
+            let reported = [Reported { code: None, text: text.to_owned() }];
+            assert!(of_memory(&reported, Some((36, 4, 7))).contains("reboot the board"), "{text}");
+            assert_eq!(of_memory(&reported, Some((38, 4, 0))), "", "{text}");
+        }
+        let other = [Reported { code: Some(4), text: "Error Code 4: Internal Error".to_owned() }];
+        assert_eq!(of_memory(&other, Some((36, 4, 7))), "");
     }
 }

@@ -104,7 +104,7 @@ impl Library {
         // SAFETY: opening a library runs its initialisers. The user named the path, or only the system's owner or the user can
         // put a library there. Nothing more can be known before it is opened.
         let handle = unsafe { Handle::open(Some(path), RTLD_NOW | RTLD_LOCAL) }
-            .map_err(|error| unusable(loader_error(&error)))?;
+            .map_err(|error| unusable(loader_error(&error, path)))?;
         // SAFETY: `getInferLibVersion` has had this signature in every release of TensorRT (NvInferRuntime.h).
         let number = unsafe { handle.get::<GetVersion>(b"getInferLibVersion\0") }
             .map(|function| *function)
@@ -241,7 +241,7 @@ impl Library {
         let path = if beside.exists() { beside } else { PathBuf::from(name) };
         // SAFETY: as in `open`.
         let handle = unsafe { Handle::open(Some(&path), RTLD_NOW | RTLD_LOCAL) };
-        let handle = handle.map_err(|error| (path.clone(), loader_error(&error)))?;
+        let handle = handle.map_err(|error| (path.clone(), loader_error(&error, &path)))?;
         let foreign = |_| (path.clone(), "it is a library, but not TensorRT's ONNX parser".to_owned());
         // SAFETY: the signatures are those of NvOnnxParser.h since TensorRT 8.
         let (create, number) = unsafe {

@@ -83,7 +83,8 @@ fn open(path: &Path, tensorrt: &Path, logger: &'static TrtLogger) -> Result<(), 
     // that soname, whatever its folder (`_dl_map_object` in glibc's elf/dl-load.c compares sonames before it searches).
     // RTLD_LOCAL does not hide them from each other: a library's symbols are also looked up in its dependencies. RTLD_NOW
     // makes a missing symbol an error here, not a crash later.
-    let handle = unsafe { Handle::open(Some(path), RTLD_NOW | RTLD_LOCAL) }.map_err(|error| loader_error(&error))?;
+    let handle =
+        unsafe { Handle::open(Some(path), RTLD_NOW | RTLD_LOCAL) }.map_err(|error| loader_error(&error, path))?;
     // SAFETY: the signature is that of NvInferPlugin.h since TensorRT 5.
     let register = unsafe { handle.get::<Register>(b"initLibNvInferPlugins\0") }
         .map(|function| *function)

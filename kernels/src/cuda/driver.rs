@@ -15,6 +15,7 @@ use cudarc::driver::sys::{
 };
 
 use visiond_ground::jetson::is_jetson;
+use visiond_ground::loader_message;
 
 use super::error::{CudaError, DeviceError, code};
 use super::tegra;
@@ -147,7 +148,7 @@ impl Driver {
         // SAFETY: loading the driver runs its initialisers, which NVIDIA makes for being loaded like this; they need nothing
         // from us.
         let loaded = unsafe { libloading::Library::new(library) }
-            .map_err(|error| DeviceError::NoDriver { reason: spelt_out(&error) })?;
+            .map_err(|error| DeviceError::NoDriver { reason: spelt_out(&error, library) })?;
         let driver = Self::from_library(loaded)?;
         // SAFETY: the flags must be 0.
         unsafe { driver.init(0) }.map_err(|error| match error.code {
@@ -198,9 +199,11 @@ fn powered<T>(open: impl Fn() -> Result<T, DeviceError>, power_on: impl Fn() -> 
     }
 }
 
-/// Returns the loader's own message, without libloading's wrapping.
-fn spelt_out(error: &libloading::Error) -> String {
-    std::error::Error::source(error).map_or_else(|| error.to_string(), |inner| inner.to_string())
+/// Returns the loader's own message about `library`, without libloading's wrapping; if a library that it needs is missing, with the
+/// remedy.
+fn spelt_out(error: &libloading::Error, library: &str) -> String {
+    let text = std::error::Error::source(error).map_or_else(|| error.to_string(), |inner| inner.to_string());
+    loader_message::explain(&text, Path::new(library))
 }
 
 #[cfg(test)]

@@ -2,8 +2,10 @@
 
 use std::error::Error;
 use std::fmt;
+use std::path::Path;
 
 use visiond_ground::gpu_lost::GpuLost;
+use visiond_ground::jetson;
 
 /// A failed call of the driver API.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,7 +21,12 @@ pub struct CudaError {
 impl fmt::Display for CudaError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { call, code, name } = self;
-        write!(f, "{call} failed: {name} ({code}){}", remedy(*code))
+        write!(f, "{call} failed: {name} ({code}){}", remedy(*code))?;
+        if *code == code::OUT_OF_MEMORY {
+            f.write_str(refusal_of_free_memory(jetson::release(Path::new("/"))))
+        } else {
+            Ok(())
+        }
     }
 }
 
@@ -63,6 +70,21 @@ fn remedy(result: u32) -> &'static str {
         code::UNSUPPORTED_PTX_VERSION => ": the driver does not support CUDA 11.4; update it",
         code::JIT_COMPILER_NOT_FOUND => ": libnvidia-ptxjitcompiler.so.1 is missing; install the whole driver",
         code::SYSTEM_DRIVER_MISMATCH => ": the kernel module and libcuda are of different versions; reboot",
+        _ => "",
+    }
+}
+
+/// Returns what else an allocation that fails means on this release of Jetson Linux; empty on others.
+///
+/// From 36.4.7 on, which fixes CVE-2025-33177 in NvMap, the kernel refuses large pieces of memory that is free, until a reboot
+/// (github.com/ggml-org/llama.cpp, pull request 23732; github.com/0xShug0/audio.cpp, issue 12). It is also seen with 36.5.0. There are no
+/// reports about 38 and 39.
+pub fn refusal_of_free_memory(release: Option<(u32, u32, u32)>) -> &'static str {
+    match release {
+        Some(release @ (36, ..)) if release >= (36, 4, 7) => {
+            "; if enough memory is free (`free -h`), reboot the board: Jetson Linux 36.4.7 and later 36 refuse large pieces after a \
+             while, and log `NvMapMemAllocInternalTagged: ... error 12`"
+        }
         _ => "",
     }
 }
@@ -183,6 +205,17 @@ mod tests {
         );
         let text = error(803, "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH").to_string();
         assert!(text.ends_with("are of different versions; reboot"), "{text}");
+    }
+
+    #[test]
+    fn memory_that_a_release_refuses_although_it_is_free_asks_for_a_reboot() {
+        for release in [(36, 4, 7), (36, 5, 0)] {
+            let text = refusal_of_free_memory(Some(release));
+            assert!(text.contains("reboot the board: Jetson Linux 36.4.7"), "{release:?}: {text}");
+        }
+        for release in [None, Some((35, 6, 1)), Some((36, 4, 4)), Some((38, 4, 0)), Some((39, 2, 0))] {
+            assert_eq!(refusal_of_free_memory(release), "", "{release:?}");
+        }
     }
 
     #[test]

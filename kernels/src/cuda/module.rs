@@ -54,6 +54,8 @@ impl Module {
         // The size is an integer passed as a pointer; the driver overwrites it with the log's length.
         let mut values: [*mut c_void; 2] = [log.as_mut_ptr().cast(), ptr::without_provenance_mut(LOG_BYTES)];
         let mut handle = ptr::null_mut();
+        // If the compiler crashes, this is the process's last line.
+        log::debug!("loading the kernels `{name}`, which the driver compiles if its cache lacks them");
         // SAFETY: the text is NUL-terminated; both arrays have the two entries given; the log has the given length and, like
         // all others, outlives the call; the context is current.
         let result = unsafe {

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use visiond_config::types::PictureFormat;
-use visiond_frames::frame::FramePool;
+use visiond_frames::frame::{FrameBytes, FramePool};
 use visiond_frames::timestamp::{Instant as Marks, Timestamp};
 use visiond_kernels::buffer::Memory;
 use visiond_kernels::color::ColorDescription;
@@ -108,9 +108,10 @@ fn an_event_has_the_last_image_that_was_asked_for() {
     let pool = pool();
     let asked = AnnotateConfig { every: 0, on_event: true, keep: 2, ..config(folder.path()) };
     let annotator = Annotator::start(&asked, "door", IfUnusable::Retry).unwrap();
-    let image = |number: u64| annotator.event_image(&format!("5d0c9f3ab1e2774f-e{number}")).unwrap();
-    let bytes = |number| fs::metadata(folder.path().join(&*image(number))).map_or(0, |file| file.len());
-    let offer = |sequence, boxes, events: &[Arc<str>]| {
+    let name = |number: u64| annotator.event_image(&format!("5d0c9f3ab1e2774f-e{number}")).unwrap();
+    let image = |number| EventImage { name: name(number), track: None, only_if_sharper: false };
+    let bytes = |number| fs::metadata(folder.path().join(&*name(number))).map_or(0, |file| file.len());
+    let offer = |sequence, boxes, events: &[EventImage]| {
         annotator.offer_wait(frame(&pool, sequence), Orientation::UPRIGHT, message(sequence, boxes), events);
     };
     offer(0, 0, &[]);
@@ -136,20 +137,29 @@ fn an_event_has_the_last_image_that_was_asked_for() {
 fn an_event_that_finds_another_frame_waiting_gets_the_next_one() {
     let (pool, mut annotator) = (pool(), without_a_thread());
     annotator.every = 0;
-    let offer = |sequence, topic: &str, events: &[Arc<str>]| {
+    let offer = |sequence, topic: &str, events: &[EventImage]| {
         let message = Message { topic: topic.into(), ..message(sequence, 1).as_ref().clone() };
         annotator.offer(frame(&pool, sequence), Orientation::UPRIGHT, Arc::new(message), events);
     };
-    offer(1, "door", &["a".into()]);
-    offer(2, "door", &["b".into(), "c".into()]);
+    let image = |name: &str| EventImage { name: name.into(), track: None, only_if_sharper: false };
+    offer(1, "door", &[image("a")]);
+    offer(2, "door", &[image("b"), EventImage { only_if_sharper: true, ..image("d") }, image("c")]);
     assert_eq!(annotator.counts().dropped_busy, 0, "no image is lost");
-    let taken = || annotator.slot.take().map(|(job, _)| (job.message.sequence, job.events.join(" "))).unwrap();
+    let taken = || {
+        annotator
+            .slot
+            .take()
+            .map(|(job, _)| {
+                (job.message.sequence, job.events.iter().map(|event| &*event.name).collect::<Vec<_>>().join(" "))
+            })
+            .unwrap()
+    };
     assert_eq!(taken(), (1, "a".to_owned()));
     offer(3, "door/plates", &[]);
     offer(4, "door", &[]);
     assert_eq!(taken(), (4, "b c".to_owned()), "of the model that has tracks");
     offer(5, "door", &[]);
-    (0..1000).for_each(|event| offer(6, "door", &[format!("{event}").into()]));
+    (0..1000).for_each(|event| offer(6, "door", &[image(&event.to_string())]));
     assert!(annotator.slot.state.lock().events.len() <= MOST_WAITING);
 }
 
@@ -162,6 +172,45 @@ fn moving(sequence: u64) -> Arc<Message> {
     let track = TrackMessage { id: 3, state: TrackMessageState::Confirmed, age_ms: 0, velocity: [200.0, 0.0] };
     (moving.detections[0].bounds, moving.detections[0].track) = (Some(bounds), Some(track));
     Arc::new(moving)
+}
+
+#[test]
+fn an_event_gets_a_sharper_image_of_its_object() {
+    for seen in [Orientation::UPRIGHT, Orientation { transposed: true, mirrored: [true, false] }] {
+        let folder = tempfile::tempdir().unwrap();
+        let pool = pool();
+        let asked = AnnotateConfig { every: 0, on_event: true, ..config(folder.path()) };
+        let annotator = Annotator::start(&asked, "door", IfUnusable::Retry).unwrap();
+        // Stripes within the box, which is elsewhere in each frame, and flicker outside it.
+        let offer = |sequence: u64, contrast: u8, only_if_sharper: bool| {
+            let (message, mut frame) = (moving(sequence), Arc::into_inner(frame(&pool, sequence)).unwrap());
+            let bounds = message.detections[0].bounds.unwrap();
+            let FrameBytes::Pooled(buffer) = &mut frame.buffer else { unreachable!() };
+            for (at, luma) in buffer.as_mut_slice()[..320 * 240].iter_mut().enumerate() {
+                let (x, y) = ((at % 320) as f32, (at / 320) as f32);
+                let inside =
+                    x > bounds.x && x < bounds.x + bounds.width && y > bounds.y && y < bounds.y + bounds.height;
+                *luma =
+                    if !inside { 255 / sequence as u8 * (at % 2) as u8 } else { 100 + contrast * (at / 320 % 2) as u8 };
+            }
+            let name = annotator.event_image("5d0c9f3ab1e2774f-e1").unwrap();
+            let event = EventImage { name, track: Some(3), only_if_sharper };
+            annotator.offer_wait(Arc::new(frame), seen, message, &[event]);
+        };
+        offer(2, 40, true);
+        offer(3, 40, false);
+        offer(4, 44, true);
+        offer(5, 80, true);
+        offer(6, 84, true);
+        offer(7, 20, false);
+        offer(8, 40, true);
+        let counts = annotator.close(hang());
+        assert_eq!(
+            counts,
+            AnnotateCounts { written: 4, dropped_busy: 0, failed: 0, outage: None },
+            "3, 5, 7 and 8, {seen:?}"
+        );
+    }
 }
 
 #[test]

@@ -12,6 +12,7 @@
 
 use std::mem;
 use std::ops::Range;
+use std::sync::Arc;
 
 use memchr::memmem::Finder;
 use visiond_frames::timestamp::Timestamp;
@@ -138,8 +139,9 @@ impl Fate {
 #[derive(Debug, Clone)]
 pub struct AccessUnit {
     pub codec: Codec,
-    /// NAL units in Annex B, where a key frame begins with its parameter sets; or a JPEG file.
-    pub data: Vec<u8>,
+    /// NAL units in Annex B, where a key frame begins with its parameter sets; or a JPEG file. Clips share it, which costs an allocation
+    /// of 40 bytes.
+    pub data: Arc<Vec<u8>>,
     pub access: Access,
     /// Whether frames that it may refer to were lost since the previous unit.
     pub follows_loss: bool,
@@ -533,6 +535,7 @@ impl Assembler {
         self.given = Some((time, presentation));
         self.reason = None;
         let (codec, generation, fate) = (self.codec, self.generation, Fate::Published);
+        let data = Arc::new(data);
         give(AccessUnit { codec, data, access, follows_loss, position, fate, presentation, captured, generation });
     }
 

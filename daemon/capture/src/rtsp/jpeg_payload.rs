@@ -8,6 +8,7 @@
 //! All input is untrusted. An image that lost a packet, or whose fragments contradict each other, is dropped and counted.
 
 use std::mem;
+use std::sync::Arc;
 
 use visiond_frames::timestamp::Timestamp;
 
@@ -187,7 +188,7 @@ impl JpegAssembler {
         self.reason = None;
         give(AccessUnit {
             codec: Codec::Jpeg,
-            data,
+            data: Arc::new(data),
             access: Access::Key,
             follows_loss: false,
             position: None,

@@ -238,7 +238,7 @@ mod tests {
             for number in 0..=20_u32 {
                 let unit = AccessUnit {
                     codec: Codec::H264,
-                    data: vec![0; 100],
+                    data: Arc::new(vec![0; 100]),
                     access: if number % 10 == 0 { Access::Key } else { Access::Inter },
                     follows_loss: false,
                     position: None,

@@ -21,6 +21,11 @@ impl PictureOrder {
         Self(if key_frames_only || is_unknown() { Showing::AtOnce } else { Showing::InOrder })
     }
 
+    /// Whether a B slice can change how frames are shown.
+    pub fn may_change(&self) -> bool {
+        self.0 == Showing::AtOnce
+    }
+
     /// Decides for the stream's next frame.
     pub fn next(&mut self, unit: &AccessUnit) -> Showing {
         if self.0 == Showing::AtOnce && unit.codec == Codec::H264 && nals(&unit.data).any(is_bidirectional) {
@@ -50,6 +55,8 @@ fn is_bidirectional(nal: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use visiond_frames::clock::{self, simulated::SimulatedClock};
 
     use super::super::access_unit::{Access, Fate};
@@ -59,7 +66,7 @@ mod tests {
     const WITHOUT_ORDER: &[u8] = &[0x67, 0x4D, 0x40, 0x1F, 0xF2, 0x01, 0x80, 0x24, 0xC8];
 
     fn unit(codec: Codec, nal: &[u8]) -> AccessUnit {
-        let data = [&[0, 0, 0, 1], nal].concat();
+        let data = Arc::new([&[0, 0, 0, 1], nal].concat());
         let captured = clock::now(&SimulatedClock::default());
         let (access, fate) = (Access::Key, Fate::Published);
         AccessUnit {

@@ -168,6 +168,9 @@ impl Worker {
         }
         let Self { session, queue, key_frames_only, given, .. } = self;
         let receive = |received: Received| {
+            if let (Received::Unit { unit, .. }, Some(mut tap)) = (&received, queue.tap()) {
+                tap.put(unit);
+            }
             match received {
                 Received::Unit { unit, .. } if unit.access == Access::Key || !*key_frames_only => queue.push(unit),
                 Received::Unit { .. } => {}
@@ -200,6 +203,9 @@ impl Worker {
     fn wait_for_decoder(&mut self) {
         let Some(since) = self.ready_since else {
             if let Some(stream) = self.session.chosen() {
+                if let Some(mut tap) = self.queue.tap() {
+                    tap.begin(stream.rate_hz);
+                }
                 self.queue.describe(Description { codec: stream.codec, sets: stream.sets.clone() });
             }
             self.given += 1;

@@ -1,5 +1,6 @@
 //! The common parts of the stream decoders.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -27,6 +28,8 @@ pub struct Stream {
     /// The URL as errors and the log show it.
     pub origin: String,
     pub clock: Arc<dyn Clock>,
+    /// gst-launch, if GStreamer may decode the stream.
+    pub gstreamer: Option<PathBuf>,
 }
 
 impl Stream {
@@ -77,6 +80,11 @@ impl Stream {
     /// Returns the error for a stream whose frames are all damaged.
     pub fn damaged(&self) -> SourceError {
         SourceError::transient(failure::damaged(&self.origin, self.frame_timeout(), self.config.transport, None))
+    }
+
+    /// Returns the error for a stream that cannot be read.
+    pub fn unreadable(&self, reason: impl std::fmt::Display) -> SourceError {
+        SourceError::transient(format!("cannot read the video of {}: {reason}", self.origin))
     }
 
     /// Returns the error for a stream that cannot be decoded.

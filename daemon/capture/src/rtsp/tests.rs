@@ -42,6 +42,10 @@ impl Server {
         format!("rtsp://127.0.0.1:{}/live", self.port)
     }
 
+    pub(crate) fn heard(&self, line: &str) -> usize {
+        self.said.lock().iter().filter(|said| *said == line).count()
+    }
+
     fn wait_for(&self, line: &str) {
         wait_until(line, || self.said.lock().iter().any(|said| said == line));
     }
@@ -72,14 +76,14 @@ pub(crate) fn stream(folder: &TempDir, name: &str, size: &str, b_frames: usize) 
 }
 
 /// ffmpeg's own decoding of a file, frame by frame.
-fn decoded(file: &str, width: usize, height: usize) -> Vec<Vec<u8>> {
+pub(crate) fn decoded(file: &str, width: usize, height: usize) -> Vec<Vec<u8>> {
     let args = ["-v", "error", "-flags", "bitexact", "-i", file, "-f", "rawvideo", "-pix_fmt", "bgr24", "-"];
     let output = Command::new("ffmpeg").args(args).output().unwrap();
     output.stdout.chunks(width * height * 3).map(<[u8]>::to_vec).collect()
 }
 
 /// Which frames of a file are key frames, in the order in which they are shown.
-fn key_frames(file: &str) -> Vec<bool> {
+pub(crate) fn key_frames(file: &str) -> Vec<bool> {
     let args = ["-v", "error", "-show_entries", "frame=key_frame", "-of", "csv=p=0", file];
     let output = Command::new("ffprobe").args(args).output().unwrap();
     String::from_utf8(output.stdout)
@@ -133,7 +137,7 @@ fn read_all(config: &RtspConfig) -> (Vec<Frame>, u64, String) {
     })
 }
 
-fn assert_frames(frames: &[Frame], expected: &[Vec<u8>], what: &str) {
+pub(crate) fn assert_frames(frames: &[Frame], expected: &[Vec<u8>], what: &str) {
     assert_eq!(frames.len(), expected.len(), "{what}");
     for (n, (frame, one)) in frames.iter().zip(expected).enumerate() {
         let pixels = bgr(frame);
@@ -224,7 +228,7 @@ fn a_stream_that_changes_its_size_goes_on_without_another_session() {
     assert_frames(&frames, &[decoded(&small, 64, 48), decoded(&large, 128, 72)].concat(), "both");
     let sizes: Vec<_> = [0, 29, 30, 59].map(|n: usize| (frames[n].layout.width(), frames[n].layout.height())).into();
     assert_eq!(sizes, [(64, 48), (64, 48), (128, 72), (128, 72)]);
-    assert_eq!(server.said.lock().iter().filter(|line| *line == "PLAY").count(), 1);
+    assert_eq!(server.heard("PLAY"), 1);
 }
 
 /// Makes 30 frames of a stream of JPEG; returns its path, and what the decoder makes of each frame, as BGR.

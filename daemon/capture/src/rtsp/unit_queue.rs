@@ -8,17 +8,19 @@
 //! them.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use visiond_config::types::DamagedFrames;
 use visiond_frames::clock::Clock;
+use visiond_frames::coded_ring::CodedRing;
 use visiond_frames::frame::LossCause;
 use visiond_system::stop::Stop;
 
 use super::super::source::SourceError;
 use super::access_unit::{Access, AccessUnit, Codec, Fate};
+use super::coded_tap::CodedTap;
 use super::continuity::{Continuity, Verdict};
 
 /// How old a waiting unit may get: frames are late by at most that.
@@ -28,7 +30,7 @@ const MAX_AGE: Duration = Duration::from_secs(2);
 const MAX_AGE_AT_START: Duration = Duration::from_millis(500);
 
 /// The most bytes in the queue.
-const MAX_BYTES: usize = 32 << 20;
+pub const MAX_BYTES: usize = 32 << 20;
 
 /// How often a wait checks whether to end.
 pub const STEP: Duration = Duration::from_millis(50);
@@ -39,6 +41,8 @@ pub struct UnitQueue {
     changed: Condvar,
     clock: Arc<dyn Clock>,
     damaged: DamagedFrames,
+    /// Gets the units as they come, for clips. Only the session locks it.
+    tap: OnceLock<Mutex<CodedTap>>,
 }
 
 /// The stream's description by the camera, before it plays.
@@ -97,7 +101,17 @@ pub enum First {
 impl UnitQueue {
     pub fn new(clock: Arc<dyn Clock>, damaged: DamagedFrames) -> Self {
         let (state, changed) = <(Mutex<State>, Condvar)>::default();
-        Self { state, changed, clock, damaged }
+        Self { state, changed, clock, damaged, tap: OnceLock::new() }
+    }
+
+    /// Puts the units that come from now on into `ring` as well.
+    pub fn record_to(&self, ring: Arc<CodedRing>) {
+        let _ = self.tap.set(Mutex::new(CodedTap::new(ring)));
+    }
+
+    /// Returns the ring for clips, if there is one.
+    pub fn tap(&self) -> Option<MutexGuard<'_, CodedTap>> {
+        self.tap.get().map(Mutex::lock)
     }
 
     /// Sets the stream's description. Units may follow once [`accepts_units`](Self::accepts_units) returns true.
@@ -241,6 +255,22 @@ impl UnitQueue {
         }
     }
 
+    /// Puts back the units that a decoder has received without returning a frame, oldest first, for another decoder. If that took
+    /// long, decoding continues at a newer key frame, if there is one: otherwise frames are late until the next one.
+    pub fn put_back_all(&self, units: Vec<AccessUnit>) {
+        let now_ns = self.clock.monotonic_ns();
+        let mut state = self.state.lock();
+        let mut later = units.iter().skip(1).chain(state.units.iter().map(|(_, unit)| unit));
+        let has_newer = later.any(|unit| unit.access == Access::Key);
+        for unit in units.into_iter().rev() {
+            state.bytes += size(&unit);
+            let since_ns = if has_newer { unit.captured.monotonic_ns } else { now_ns };
+            state.units.push_front((since_ns, unit));
+        }
+        drop(state);
+        self.catch_up();
+    }
+
     /// Whether the decoder waits for an entry point because something was lost.
     pub fn awaits_entry(&self) -> bool {
         let state = self.state.lock();
@@ -340,7 +370,7 @@ fn is_frame((_, unit): (u64, AccessUnit)) -> u64 {
 }
 
 /// Returns the size of a waiting unit in bytes.
-fn size(unit: &AccessUnit) -> usize {
+pub fn size(unit: &AccessUnit) -> usize {
     unit.data.capacity() + size_of::<(u64, AccessUnit)>()
 }
 

@@ -2,10 +2,12 @@
 
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use v4l::v4l_sys as sys;
 use visiond_config::types::IoMode;
+use visiond_frames::coded_ring::{CodedFrame, CodedRing};
 use visiond_frames::frame::{FrameBytes, FramePool};
 use visiond_kernels::frame::{FrameError, FrameLayout};
 use visiond_kernels::jpeg::JpegDecoder;
@@ -113,7 +115,14 @@ impl FrameExtractor {
 
     /// Returns the frame. Gives the buffer back unless the frame stays in it; the outer error is the driver's if it does not
     /// take the buffer back.
-    pub fn take(&mut self, stream: &mut Stream, filled: FilledBuffer) -> io::Result<Extracted> {
+    ///
+    /// A JPEG that can be decoded is copied into the ring as well, if there is one, with its time.
+    pub fn take(
+        &mut self,
+        stream: &mut Stream,
+        filled: FilledBuffer,
+        coded: Option<(&CodedRing, Duration)>,
+    ) -> io::Result<Extracted> {
         let taken = match &mut self.method {
             ExtractMethod::Raw(planes, starts, pool) => match (whole(stream, &filled, planes), pool) {
                 (Err(damage), _) => Err(damage),
@@ -130,6 +139,9 @@ impl FrameExtractor {
                 Some(mut buffer) => {
                     let decoded =
                         decode(stream.bytes(&filled, 0), filled.flags, &self.layout, jpeg, buffer.as_mut_slice());
+                    if let (Ok(()), Some((ring, time))) = (&decoded, coded) {
+                        ring.push(CodedFrame::jpeg(Arc::new(stream.bytes(&filled, 0).to_vec()), time));
+                    }
                     decoded.map(|()| Some((self.layout, buffer.into())))
                 }
                 None => Ok(None),

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use visiond_config::types::V4l2Config;
 use visiond_frames::clock::SystemClock;
+use visiond_frames::coded_ring::CodedRing;
 use visiond_system::stop::{Stop, Wake};
 
 use super::V4l2Source;
@@ -23,6 +24,8 @@ pub struct V4l2Opener {
     config: V4l2Config,
     name: Arc<str>,
     buffers: Buffers,
+    /// Gets the camera's JPEGs as they are, for clips.
+    coded: Option<Arc<CodedRing>>,
     remembered: Option<Identity>,
     claim: CameraClaim,
     /// When another camera appeared at its node.
@@ -34,7 +37,13 @@ pub struct V4l2Opener {
 impl V4l2Opener {
     /// Creates the opener of a camera that was never open.
     pub fn new(config: V4l2Config, name: Arc<str>, buffers: Buffers) -> Self {
-        Self { config, name, buffers, remembered: None, claim: CameraClaim::new(), replaced_since: None, watch: None }
+        let (coded, remembered, claim) = (None, None, CameraClaim::new());
+        Self { config, name, buffers, coded, remembered, claim, replaced_since: None, watch: None }
+    }
+
+    /// Makes the sources put the camera's JPEGs into `coded` as well.
+    pub fn recording_to(self, coded: Option<Arc<CodedRing>>) -> Self {
+        Self { coded, ..self }
     }
 
     fn find(&mut self) -> Result<FoundCamera, NotFound> {
@@ -75,7 +84,7 @@ impl Opener for V4l2Opener {
         let source = source.map_err(capture_channel::restarting_once)?;
         self.claim.set(found.identity.as_ref());
         (self.remembered, self.replaced_since, self.watch) = (found.identity, None, None);
-        Ok(Box::new(source))
+        Ok(Box::new(source.recording_to(self.coded.clone())))
     }
 
     fn is_device(&self) -> bool {

@@ -6,6 +6,7 @@
 //! this user lacks.
 
 use std::collections::BTreeMap;
+use std::iter;
 use std::ops::Range;
 use std::path::Path;
 
@@ -15,6 +16,7 @@ use visiond_annotate::annotator::Annotator;
 use visiond_capture::Buffers;
 use visiond_capture::v4l2::device::Node;
 use visiond_capture::v4l2::{controls, find_camera};
+use visiond_clips::recorder::ClipRecorder;
 use visiond_config::diagnostics::Diagnostics;
 use visiond_config::types::{
     Address, CameraConfig, Config, HttpConfig, ModelConfig, SinkKind, SourceConfig, V4l2Config,
@@ -29,6 +31,9 @@ use visiond_system::preflight::Certainty;
 use visiond_system::stop::Stop;
 
 use super::user::{User, user_of};
+
+/// The beginning of a warning about a class of a camera's table.
+const NO_CLASS: &str = "the camera's model does not have";
 
 /// Reports why `run` would reject the configuration in the file `path`. `root` is the parsed file of `config`.
 pub fn check(path: &Path, config: &Config, root: &DeTable<'_>, report: &mut Diagnostics) {
@@ -98,7 +103,18 @@ pub fn check(path: &Path, config: &Config, root: &DeTable<'_>, report: &mut Diag
         };
         if let (Some(track), Some(labels)) = (&camera.track, labels.get(tracked)) {
             let at = span(entry("camera", index), &["track", "classes"]);
-            check_labels(&track.classes, labels, "the camera's model does not have", at, report.report);
+            check_labels(&track.classes, labels, NO_CLASS, at, report.report);
+            for (at, line) in camera.line.iter().enumerate() {
+                check_labels(&line.classes, labels, NO_CLASS, listed("line", at), report.report);
+            }
+            for (at, zone) in camera.zone.iter().enumerate() {
+                let belongings = [&zone.left_behind, &zone.taken_away].into_iter().flatten();
+                // Owners have a default, which not every model has.
+                let of_belongings = belongings.map(|belonging| &belonging.classes);
+                for classes in iter::once(&zone.classes).chain(of_belongings) {
+                    check_labels(classes, labels, NO_CLASS, listed("zone", at), report.report);
+                }
+            }
         }
         for (at, model) in models.iter().enumerate() {
             if model.tiles.is_some() && without_tiles.contains(&&*model.name) {
@@ -114,7 +130,7 @@ pub fn check(path: &Path, config: &Config, root: &DeTable<'_>, report: &mut Diag
             let labels: Vec<_> = labels.into_iter().flatten().cloned().collect();
             for (at, ignore) in camera.ignore.iter().enumerate() {
                 let at = listed("ignore", at);
-                check_labels(&ignore.classes, &labels, "the camera's model does not have", at, report.report);
+                check_labels(&ignore.classes, &labels, NO_CLASS, at, report.report);
             }
         }
     }
@@ -230,6 +246,9 @@ fn check_camera(camera: &CameraConfig, entry: TableEntry<'_, '_>, ffmpeg: TableE
     }
     if let Some(Err(error)) = camera.annotate.as_ref().map(|annotate| Annotator::check(annotate, &camera.name)) {
         report.refusal(span(entry, &["annotate", "directory"]), error.to_string(), &error.certainty);
+    }
+    if let Some(Err(error)) = camera.clips.as_ref().map(|clips| ClipRecorder::check(clips, &camera.name)) {
+        report.refusal(span(entry, &["clips", "directory"]), error.to_string(), &error.certainty);
     }
 }
 

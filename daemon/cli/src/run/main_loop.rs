@@ -6,7 +6,7 @@ use visiond_config::types::StatusConfig;
 use visiond_pipeline::status_line::Reporter;
 use visiond_pipeline::watchdog::Watchdog;
 use visiond_service::Service;
-use visiond_service::reload::{Finished, Reloader};
+use visiond_service::reload::{Finished, FinishedCommand, FinishedReload, Reloader};
 use visiond_system::logging;
 use visiond_system::signals::{SignalRequest, Signals};
 use visiond_system::stop::{Stop, Wake};
@@ -81,6 +81,13 @@ impl Tasks {
         tasks
     }
 
+    /// Reports and watches these lanes from now on.
+    fn follow(&mut self, lanes: Vec<LaneView>) {
+        self.live.follow(&lanes);
+        self.logged.follow(&lanes);
+        self.lanes = lanes;
+    }
+
     /// Schedules both reports one whole interval from now.
     fn schedule(&mut self, notifier: &Notifier) {
         let now = Instant::now();
@@ -101,8 +108,9 @@ impl MainLoop<'_> {
     pub fn run(&mut self, until: Option<Instant>) -> End {
         let mut tasks = Tasks::new(self.service, self.notifier);
         loop {
-            let due = [until, tasks.next_due()].into_iter().flatten().min();
-            let timeout = due.map(|due| due.saturating_duration_since(Instant::now()));
+            let now = Instant::now();
+            let due = [until, tasks.next_due(), self.reloader.commands_due(now)].into_iter().flatten().min();
+            let timeout = due.map(|due| due.saturating_duration_since(now));
             match self.stop.wait_readable(self.signals.readable(), timeout) {
                 Ok(Wake::Ready) => match self.signals.take_request() {
                     Some(SignalRequest::End(name)) => {
@@ -123,13 +131,16 @@ impl MainLoop<'_> {
                     return End::Inside;
                 }
             }
-            if let Some(finished) = self.reloader.finished() {
-                self.end_reload(&mut tasks, finished);
+            match self.reloader.finished() {
+                Some(Finished::Reload(finished)) => self.end_reload(&mut tasks, *finished),
+                Some(Finished::Commands(finished)) => self.end_commands(&mut tasks, finished),
+                None => {}
             }
             if self.reloader.is_asked() {
                 self.begin_reload(&mut tasks, "HTTP request");
             }
             let now = Instant::now();
+            self.reloader.begin_commands(now);
             if until.is_some_and(|until| until <= now) {
                 return End::Duration;
             }
@@ -151,7 +162,8 @@ impl MainLoop<'_> {
         }
         if is_due(tasks.live_due) {
             let mut line = tasks.live.line();
-            line.extend(self.thermals.map(|thermals| format!(" | {}", thermals.short())));
+            let thermals = self.thermals.map(Thermals::short).filter(|text| !text.is_empty());
+            line.extend(thermals.map(|text| format!(" | {text}")));
             logging::live_line(&line);
             let refused = tasks.refused.iter().map(|why| format!("{why} | "));
             self.notifier.status(&refused.chain([line.clone()]).collect::<String>());
@@ -181,7 +193,19 @@ impl MainLoop<'_> {
         self.reloader.begin();
     }
 
-    fn end_reload(&mut self, tasks: &mut Tasks, finished: Finished) {
+    fn end_commands(&self, tasks: &mut Tasks, finished: Vec<FinishedCommand>) {
+        tasks.follow(self.service.lanes());
+        for finished in finished {
+            let FinishedCommand { result, waiting } = &finished;
+            match result {
+                Ok(()) => log::info!("command: {}", waiting.command),
+                Err(error) => log::error!("cannot carry out the command {}: {error}", waiting.command),
+            }
+            finished.answer();
+        }
+    }
+
+    fn end_reload(&mut self, tasks: &mut Tasks, finished: FinishedReload) {
         let result = finished.result.as_ref().map(ToString::to_string).map_err(|error| error.message.clone());
         self.status.reloads.note(result);
         match &finished.result {
@@ -189,9 +213,7 @@ impl MainLoop<'_> {
                 log::info!("reloaded: {changes}");
                 changes.restart_needed.iter().for_each(|what| log::warn!("{what}"));
                 tasks.refused = None;
-                tasks.lanes = self.service.lanes();
-                tasks.live.follow(&tasks.lanes);
-                tasks.logged.follow(&tasks.lanes);
+                tasks.follow(self.service.lanes());
                 tasks.status = self.service.status();
                 if changes.tables.contains(&"status") {
                     tasks.schedule(self.notifier);

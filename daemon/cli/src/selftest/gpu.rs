@@ -31,6 +31,10 @@ const FORMATS: [(&str, PixelFormat); 3] = [
     ("nv12", PixelFormat::Nv12),
     ("bayer 10 bit", PixelFormat::Bayer(BayerOrder::Rggb, BayerDepth::Bits10)),
 ];
+/// The large piece of memory that is allocated, if at least twice as much is free: the size of the first reports of refused ones.
+const LARGE_PIECE: u64 = 1 << 30;
+/// The smallest piece that is tried after a large one was refused.
+const SMALL_PIECE: u64 = 16 << 20;
 /// Measured runs of the preprocess.
 const RUNS: usize = 30;
 /// Warm-up runs, to fill tables and raise clocks.
@@ -66,11 +70,33 @@ pub fn cuda(test: &mut AreaTest) -> Result<(), Failed> {
     let plausible = free > 0 && free <= facts.memory_bytes;
     test.verdict("free memory", "more than none, at most all", gib(free), plausible);
     test.figures([("free_bytes", free as f64)]);
+    large_piece(test, free, |bytes| DeviceBuffer::new(&device, bytes));
     let same = Arc::ptr_eq(&device, &Device::open(0)?);
     let seen = if same { "the same context" } else { "another context" };
     test.verdict("opened twice", "the same context", seen, same);
     test.say("compiling kernels with an empty cache, and again");
     compile(test)
+}
+
+/// Allocates one large piece of `free` bytes of memory, and where that fails as much in smaller ones.
+///
+/// Jetson Linux 36.4.7 and later 36 refuse large pieces after a while though the memory is free (see
+/// [`refusal_of_free_memory`](visiond_kernels::cuda::refusal_of_free_memory)); the error of `allocate` has the remedy.
+fn large_piece<T, E: std::fmt::Display>(test: &mut AreaTest, free: u64, allocate: impl Fn(usize) -> Result<T, E>) {
+    let large = (free / 2).min(LARGE_PIECE);
+    if large < SMALL_PIECE {
+        return test.skip("large piece", format!("only {} are free", gib(free)));
+    }
+    let expected = format!("{} in one piece, of {} free", gib(large), gib(free));
+    let Err(error) = allocate(large as usize) else { return test.verdict("large piece", &expected, "allocated", true) };
+    let mut piece = large / 2;
+    while piece > SMALL_PIECE && allocate(piece as usize).is_err() {
+        piece /= 2;
+    }
+    let wanted = large / piece;
+    let pieces = (0..wanted).map_while(|_| allocate(piece as usize).ok()).collect::<Vec<_>>().len();
+    let seen = format!("refused, but {pieces} of {wanted} pieces of {} MiB are allocated: {error}", piece >> 20);
+    test.verdict("large piece", &expected, seen, false);
 }
 
 /// Opens the GPU. Otherwise `check` is skipped if there is no GPU, and fails if there is one. Every Jetson has one.
@@ -538,7 +564,27 @@ pub fn load_core(until: Instant) -> Result<u64, Failed> {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
+    use super::super::checks::{Area, Outcome};
     use super::*;
+
+    #[test]
+    fn a_kernel_that_refuses_large_pieces_of_free_memory_fails_with_what_it_still_gives() {
+        let row = |free: u64, most: usize| {
+            let mut test = AreaTest::new(Area::Cuda, true, Instant::now());
+            large_piece(&mut test, free, |bytes| if bytes > most { Err("error 12") } else { Ok(()) });
+            let row = test.rows.remove(0);
+            (row.outcome, row.wanted, row.seen)
+        };
+        let wanted = "1.0 GiB in one piece, of 5.0 GiB free".to_owned();
+        assert_eq!(row(5 << 30, 1 << 30), (Outcome::Pass, wanted.clone(), "allocated".to_owned()));
+        let seen = "refused, but 16 of 16 pieces of 64 MiB are allocated: error 12".to_owned();
+        assert_eq!(row(5 << 30, 64 << 20), (Outcome::Fail, wanted.clone(), seen));
+        let seen = "refused, but 0 of 64 pieces of 16 MiB are allocated: error 12".to_owned();
+        assert_eq!(row(5 << 30, 0), (Outcome::Fail, wanted, seen));
+        // Half of what is free is left to others.
+        assert_eq!(row(1 << 30, 1 << 29).1, "0.5 GiB in one piece, of 1.0 GiB free");
+        assert_eq!(row(16 << 20, 0).0, Outcome::Skipped);
+    }
 
     #[test]
     fn the_preprocess_copies_the_rounds_patterns_byte_for_byte() {

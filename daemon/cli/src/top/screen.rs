@@ -24,7 +24,7 @@ up, down       select a camera to show its stages (also k, j)
 left, right    change the sort column (also s)
 r              reverse the order
 
-PHASE          opening, streaming, waiting, failed or ended
+PHASE          opening, streaming, waiting, failed, ended or disabled
 FPS            messages per second, over the last five seconds
 P50, P99 MS    age of frames when their messages are published: median
                and 99th percentile, over the last 5 to 10 s

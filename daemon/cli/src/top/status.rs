@@ -87,12 +87,17 @@ pub fn head(seen: &StatusReport, load: f64) -> Vec<String> {
             process.descriptors
         ),
     ];
+    let gpu = seen.gpu.iter().filter_map(|gpu| {
+        let clock = gpu.clock_mhz.map_or_else(String::new, |clock| format!(" at {clock} MHz"));
+        Some(format!("GPU {:.0} %{clock}", gpu.load_now_percent?))
+    });
     if let Some(jetson) = &seen.jetson {
         let zones = jetson.temperatures_c.iter().map(|(zone, is)| format!("{zone} {:.0} °C", is.last));
         let mode = jetson.power_mode.iter().map(|mode| format!("power mode {mode}"));
-        let load = jetson.gpu_load_now_percent.iter().map(|load| format!("GPU {load:.0} %"));
         let throttled = jetson.throttled_now.then(|| "throttled".to_owned());
-        lines.push(zones.chain(mode).chain(load).chain(throttled).collect::<Vec<_>>().join(", "));
+        lines.push(zones.chain(mode).chain(gpu).chain(throttled).collect::<Vec<_>>().join(", "));
+    } else {
+        lines.extend(gpu);
     }
     if let Some(last) = seen.reloads.last.as_ref().filter(|last| !last.applied) {
         let why = last.message.lines().next().unwrap_or_default();
@@ -230,7 +235,7 @@ fn span(seconds: f64) -> String {
 mod tests {
     use super::*;
     use visiond_message::status::{LabelFacts, ModelStatus, SpoolCounts};
-    use visiond_system::thermal::{JetsonSummary, Temperature};
+    use visiond_system::thermal::{GpuSummary, JetsonSummary, Temperature};
     use visiond_web::status::report::LastReload;
 
     fn camera(name: &str, fps: f64, p99: u64, dropped: u64) -> CameraStatus {
@@ -364,11 +369,11 @@ mod tests {
         let jetson = JetsonSummary {
             temperatures_c: [("tj".to_owned(), temperature)].into(),
             power_mode: Some("MAXN".to_owned()),
-            gpu_load_now_percent: Some(87.4),
             throttled_now: true,
             ..Default::default()
         };
-        let mut seen = StatusReport { jetson: Some(jetson), ready: true, ..StatusReport::default() };
+        let gpu = GpuSummary { load_now_percent: Some(87.4), clock_mhz: Some(1300), ..GpuSummary::default() };
+        let mut seen = StatusReport { gpu: Some(gpu), jetson: Some(jetson), ready: true, ..StatusReport::default() };
         let last = |applied| LastReload {
             at: String::new(),
             applied,
@@ -381,12 +386,15 @@ mod tests {
             [
                 "visiond  on , up 0 s, ready",
                 "0 MiB, 13 % of a core, 0 threads, 0 descriptors",
-                "tj 52 °C, power mode MAXN, GPU 87 %, throttled",
+                "tj 52 °C, power mode MAXN, GPU 87 % at 1300 MHz, throttled",
                 "the last reload was rejected; the previous configuration stays in force: visiond.toml:3: no such key",
             ]
         );
         seen.reloads.last = Some(last(true));
         assert_eq!(head(&seen, 0.126).len(), 3);
+        // A PC.
+        seen.jetson = None;
+        assert_eq!(head(&seen, 0.126)[2..], ["GPU 87 % at 1300 MHz"]);
     }
 
     #[test]

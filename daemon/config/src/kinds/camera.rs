@@ -12,7 +12,7 @@ use visiond_kernels::view::Crop;
 
 use super::text::resolve_without_home;
 use super::{Refusal, bracketed, filled, inline, integer, list, quote, real, value, whole};
-use crate::schema::KeyKind;
+use crate::schema::{Context, Item, KeyKind};
 
 /// Name of a V4L2 camera.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -130,7 +130,40 @@ pub fn levels() -> KeyKind<GreyLevels> {
 
 /// Returns the kind of a polygon's corners. [`Polygon`](visiond_kernels::polygon::Polygon) has the further rules.
 pub fn points() -> KeyKind<Vec<[f64; 2]>> {
-    list(pair("[x, y], two numbers from 0 to 16384", real(0.0..=f64::from(MAX_SIDE))))
+    let KeyKind { shape, read, write } =
+        list(pair("[x, y], two numbers from 0 to 16384", real(0.0..=f64::from(MAX_SIDE))));
+    let read = move |item: &Item<'_>, context: &mut Context<'_>| match flat_numbers(item) {
+        Some(numbers) => {
+            // Enough of a long list to show its form.
+            let pairs: Vec<_> = numbers.chunks_exact(2).map(|pair| bracketed(pair.iter().cloned())).collect();
+            let more = if pairs.len() > 4 { ", ..." } else { "" };
+            let shown = pairs[..pairs.len().min(4)].join(", ");
+            context.wrong(item, &format!("must be a list of points, each [x, y]: write [{shown}{more}]"));
+            None
+        }
+        None => read(item, context),
+    };
+    KeyKind { shape, read: Box::new(read), write }
+}
+
+/// Returns the numbers of points that are one text or one list, as other programs write them; `None` for anything else.
+fn flat_numbers(item: &Item<'_>) -> Option<Vec<String>> {
+    let split = |text: &str| -> Vec<String> {
+        text.split([',', ';', ' ']).filter(|part| !part.is_empty()).map(str::to_owned).collect()
+    };
+    let numbers_of = |item: &Item<'_>| match item.get_ref() {
+        DeValue::String(text) => Some(split(text)),
+        DeValue::Integer(number) => Some(vec![number.to_string()]),
+        DeValue::Float(number) => Some(vec![number.to_string()]),
+        _ => None,
+    };
+    let numbers = match item.get_ref() {
+        DeValue::String(text) => split(text),
+        DeValue::Array(items) => items.iter().map(numbers_of).collect::<Option<Vec<_>>>()?.concat(),
+        _ => return None,
+    };
+    let are_numbers = numbers.iter().all(|number| number.parse::<f64>().is_ok_and(|number| number >= 0.0));
+    (numbers.len() >= 4 && numbers.len().is_multiple_of(2) && are_numbers).then_some(numbers)
 }
 
 /// Returns the kind of lists of places on the ground.

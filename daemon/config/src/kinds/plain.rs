@@ -84,19 +84,42 @@ pub fn duration_or_zero(range: RangeInclusive<Duration>) -> KeyKind<Duration> {
 
 /// Returns the kind of local times of the day, as minutes from midnight to `last`.
 pub fn time_of_day(last: u16) -> KeyKind<u16> {
-    let text = |minute: &u16| quote(&format!("{:02}:{:02}", minute / 60, minute % 60));
+    let text_of = |minute: u16| format!("{:02}:{:02}", minute / 60, minute % 60);
+    let text = move |minute: &u16| quote(&text_of(*minute));
     let description = format!("a time of day from \"00:00\" to {}", text(&last));
     value(description, text, move |item, _| {
-        let part = |digits: &str| digits.parse().ok().filter(|_: &u16| digits.len() == 2);
-        let minute = item.get_ref().as_str().and_then(|text| text.split_once(':')).and_then(|(hour, minute)| {
-            let minute = part(minute).filter(|minute| *minute < 60)?;
-            Some(part(hour)? * 60 + minute)
-        });
-        minute.filter(|minute| *minute <= last).ok_or_else(|| match item.get_ref() {
-            DeValue::Datetime(_) => ": write it in quotes".into(),
-            _ => "".into(),
-        })
+        let given = match item.get_ref() {
+            DeValue::String(time) => time.to_string(),
+            DeValue::Integer(hour) => hour.to_string(),
+            DeValue::Datetime(time) => time.to_string(),
+            _ => return Err("".into()),
+        };
+        let minute = meant_minute(&given);
+        match minute {
+            Some(minute) if minute <= last && item.get_ref().as_str() == Some(&*text_of(minute)) => Ok(minute),
+            // The end of a day is the beginning of the next one.
+            Some(minute) => {
+                let written = text(&if minute > last { minute % MINUTES_OF_DAY } else { minute });
+                Err(format!(": write {written}").into())
+            }
+            None => Err("".into()),
+        }
     })
+}
+
+const MINUTES_OF_DAY: u16 = 24 * 60;
+
+/// Returns the minute of the day that `6`, `6:00` or `06:00:00` means.
+fn meant_minute(time: &str) -> Option<u16> {
+    let number = |digits: &str| {
+        let is_one = (1..=2).contains(&digits.len()) && digits.bytes().all(|digit| digit.is_ascii_digit());
+        digits.parse().ok().filter(|_: &u16| is_one)
+    };
+    let mut parts = time.trim().splitn(3, ':');
+    let hour = number(parts.next()?)?;
+    let minute = parts.next().map_or(Some(0), number)?;
+    parts.next().map_or(Some(0), number)?;
+    Some(hour * 60 + minute).filter(|all| minute < 60 && *all <= MINUTES_OF_DAY)
 }
 
 /// Returns the kind of sizes in `range`.

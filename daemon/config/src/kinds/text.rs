@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use jiff::tz::{TimeZone, db};
+use toml::de::DeValue;
 use visiond_ground::nearest::nearest;
 
 use super::{Refusal, bracketed, filled, quote, show, string, value};
@@ -11,6 +12,14 @@ use crate::schema::KeyKind;
 /// Returns the kind of strings that are not empty.
 pub fn text() -> KeyKind<String> {
     string("a string that is not empty", |item, _| Ok(filled(item)?.to_owned()))
+}
+
+/// Returns the kind of labels of classes.
+pub fn label() -> KeyKind<String> {
+    string("a string that is not empty", |item, _| match item.get_ref() {
+        DeValue::Integer(_) => Err(": write the label of this class, such as \"person\"".into()),
+        _ => Ok(filled(item)?.to_owned()),
+    })
 }
 
 /// Maximum bytes of a name, so that it fits file names and labels.

@@ -200,6 +200,16 @@ prop_compose! {
 }
 
 prop_compose! {
+    fn clips()(
+        directory in path(), before in duration(100, 60_000), after in duration(100, 60_000), longest in duration(120_001, 3_600_000),
+        kinds in vec(word(), 0..3), max_memory_bytes in (1_u64 << 20)..=(1 << 40), keep in 0..=1_000_000_000_usize,
+        max_bytes in prop_oneof![Just(0), (1_u64 << 20)..=(1 << 50)],
+    ) -> ClipsConfig {
+        ClipsConfig { directory, before, after, longest, rules: Vec::new(), kinds, max_memory_bytes, keep, max_bytes }
+    }
+}
+
+prop_compose! {
     fn track()(unseen in duration(10, 3_600_000), score in of(0.0..=1.0_f64), classes in vec(text(), 0..3)) -> TrackConfig {
         TrackConfig { unseen, score, classes }
     }
@@ -268,13 +278,13 @@ prop_compose! {
     fn line()(
         (points, frame_size) in polygon(), classes in vec(text(), 0..3), min_score in fraction(), min_size in of(1_u32..=100),
         max_size in of(100_u32..=16_384), anchor in anchor(), settle in prop_oneof![Just(Duration::ZERO), duration(1, 3_600_000)],
-        hold in duration(10, 3_600_000), reset in of(0..1440_u16), active in vec(active(), 0..3),
+        hold in duration(10, 3_600_000), reset in of(0..1440_u16), active in vec(active(), 0..3), enabled: bool,
     ) -> LineConfig {
         let sides = vec!["in".to_owned(), "out".to_owned()];
         let (only_while, unless) = (Vec::new(), Vec::new());
         LineConfig {
             name: String::new(), points, frame_size, sides, classes, min_score, min_size, max_size, anchor, settle, hold, only_while, unless, reset,
-            active,
+            active, enabled,
         }
     }
 }
@@ -319,11 +329,15 @@ fn ground() -> GroundConfig {
 
 prop_compose! {
     fn zone()(
-        shape in of(polygon()), reports in reports(), seen in line(), parked: bool,
+        shape in of(polygon()), mut reports in reports(), seen in line(), parked: bool,
     ) -> ZoneConfig {
         let (polygon, frame_size) = shape.unwrap_or_default();
-        let LineConfig { classes, min_score, min_size, max_size, anchor, settle, hold, reset, active, .. } = seen;
-        ZoneConfig { polygon, frame_size, classes, min_score, min_size, max_size, anchor, settle, hold, parked, reset, active, ..reports }
+        if let (Some(wrong_way), Some(size)) = (&mut reports.wrong_way, frame_size) {
+            let scale = |[x, y]: [f64; 2]| [x * f64::from(size[0]), y * f64::from(size[1])];
+            wrong_way.direction = wrong_way.direction.iter().copied().map(scale).collect();
+        }
+        let LineConfig { enabled, classes, min_score, min_size, max_size, anchor, settle, hold, reset, active, .. } = seen;
+        ZoneConfig { enabled, polygon, frame_size, classes, min_score, min_size, max_size, anchor, settle, hold, parked, reset, active, ..reports }
     }
 }
 
@@ -351,10 +365,11 @@ fn view() -> impl Strategy<Value = (Option<Part>, Option<u32>, Option<Flip>)> {
 }
 
 prop_compose! {
+    // Parts are on the heap: together, they are larger than the stack of a test.
     fn camera()(
-        model in 0_usize..8, enabled: bool, fps in of(0.001..=1000.0_f64), source in source(), annotate in of(annotate()),
+        model in 0_usize..8, enabled: bool, fps in of(0.001..=1000.0_f64), source in source(), annotate in of(annotate()).boxed(), clips in of(clips()).boxed(),
         mut track in of(track()), smooth: bool, group: bool, group_timeout in of(duration(10, 10_000)), mut models in vec(camera_model(), 1..4), ignore in vec(ignore(), 0..3),
-        privacy in vec(privacy(), 0..3), (crop, rotate, flip) in view(), (line, zone) in rules(),
+        privacy in vec(privacy(), 0..3), (crop, rotate, flip) in view().boxed(), (line, zone) in rules().boxed(),
     ) -> (usize, CameraConfig) {
         if let Some(track) = track.as_mut().filter(|track| !track.classes.is_empty()) {
             track.classes.push("\"owner\"".to_owned());
@@ -365,13 +380,15 @@ prop_compose! {
         let max_fps = fps.filter(|_| !source.is_lossless());
         let smooth = smooth && track.is_some();
         let (line, zone) = if track.is_some() { (line, zone) } else { (Vec::new(), Vec::new()) };
+        let clips = clips.filter(|_| !(line.is_empty() && zone.is_empty()));
         if source.is_lossless() {
             models.iter_mut().for_each(|model| model.max_fps = None);
         }
         let (crop, crop_frame_size) = crop.map_or((None, None), |(crop, size)| (Some(crop), size));
+        let score_threshold = models.first().and_then(|model| model.score_threshold);
         let camera = CameraConfig {
-            name: String::new(), model: None, models, group, group_timeout, enabled, max_fps, crop, crop_frame_size, rotate, flip, source,
-            annotate, track, smooth, privacy, ignore, ground, line, zone,
+            name: String::new(), model: None, models, group, group_timeout, enabled, score_threshold, max_fps, crop, crop_frame_size, rotate, flip, source,
+            annotate, clips, track, smooth, privacy, ignore, ground, line, zone,
         };
         (model, camera)
     }
@@ -400,10 +417,10 @@ prop_compose! {
     fn mqtt_cameras()(
         state_interval in duration(250, 3_600_000), occupancy_hold in prop_oneof![Just(Duration::ZERO), duration(1, 3_600_000)],
         snapshot_interval in prop_oneof![Just(Duration::ZERO), duration(1000, 86_400_000)], snapshot_overlay: bool,
-        home_assistant: bool, discovery_prefix in topic(), count_labels in vec(text(), 0..3),
+        home_assistant: bool, commands: bool, discovery_prefix in topic(), count_labels in vec(text(), 0..3),
     ) -> MqttSinkConfig {
         MqttSinkConfig {
-            state_interval, occupancy_hold, snapshot_interval, snapshot_overlay, home_assistant, discovery_prefix,
+            state_interval, occupancy_hold, snapshot_interval, snapshot_overlay, commands, home_assistant, discovery_prefix,
             count_labels, ..MqttSinkConfig::default()
         }
     }
@@ -442,6 +459,7 @@ fn sink_kind() -> impl Strategy<Value = SinkKind> {
                 occupancy_hold: cameras.occupancy_hold,
                 snapshot_interval: cameras.snapshot_interval,
                 snapshot_overlay: cameras.snapshot_overlay,
+                commands: cameras.commands,
                 home_assistant: cameras.home_assistant,
                 discovery_prefix: cameras.discovery_prefix,
                 count_labels: cameras.count_labels,
@@ -486,6 +504,7 @@ prop_compose! {
     fn http()(
         mut listen in vec(address(), 0..3), token in path(), socket_mode in 0..=0o777_u32,
         max_connections in 1..=65_536_usize, max_fps in 0.1..=120.0, allow_hosts in vec("[a-z0-9.-]{1,20}", 0..3),
+        allow_changes: bool,
     ) -> HttpConfig {
         for (i, address) in listen.iter_mut().enumerate() {
             match address {
@@ -493,7 +512,7 @@ prop_compose! {
                 Address::Unix(path) => numbered(path, i),
             }
         }
-        HttpConfig { listen, token: Some(token), socket_mode, max_connections, max_fps, allow_hosts }
+        HttpConfig { listen, token: Some(token), socket_mode, max_connections, max_fps, allow_hosts, allow_changes }
     }
 }
 
@@ -522,7 +541,7 @@ prop_compose! {
         status in prop_oneof![Just(Duration::ZERO), duration(1000, 86_400_000)]
             .prop_map(|log_interval| StatusConfig { log_interval }),
         http in http(),
-        mut models in vec(model(), 1..4), cameras in vec(camera(), 0..4), sinks in vec(sink(), 0..4),
+        mut models in vec(model(), 1..4), cameras in vec(camera().boxed(), 0..4), sinks in vec(sink(), 0..4),
     ) -> Config {
         for (i, model) in models.iter_mut().enumerate() {
             model.name = format!("Model_{i}");

@@ -11,11 +11,11 @@ use visiond_kernels::privacy::{Fill, PrivacyMask};
 use visiond_kernels::tiling::Tiling;
 use visiond_kernels::view::{Crop, Flip, Orientation, ViewSpec};
 
-use super::{FfmpegConfig, GroundConfig, HOUR, LineConfig, MS, SECOND, ZoneConfig};
+use super::{FfmpegConfig, GroundConfig, HOUR, LineConfig, MIB, MS, SECOND, ZoneConfig};
 use crate::kinds::{
-    Words, by_name, camera, choice, command_line, control, credential, crop, duration, fill, fingerprint, flag,
-    fraction, frame_size, http_url, levels, list, location, name, path, points, real, rtsp_url, text, whole, word,
-    word_of,
+    Words, by_name, camera, choice, command_line, control, credential, crop, duration, duration_or_zero, fill,
+    fingerprint, flag, fraction, frame_size, http_url, label, levels, list, location, name, path, points, real,
+    rtsp_url, size, size_or_zero, text, whole, word, word_of,
 };
 use crate::table_macros::{section, union};
 use crate::tables::{table, tables, tables_or_names, union_table};
@@ -39,6 +39,8 @@ section! {
         group_timeout: Option<Duration> as duration(10 * MS..=10 * SECOND) => optional(r#""200 ms""#),
         /// Whether the camera runs.
         enabled: bool as flag() => default(true),
+        /// Drop detections of all its models below this score. It can only raise their own `score_threshold`.
+        score_threshold: Option<f64> as fraction() => optional("0.6"),
         /// Maximum frames per second for its models; further frames are skipped, which counts as the drop cause "skipped".
         /// Without it, every frame. Only for sources that do not wait for the model.
         max_fps: Option<f64> as real(0.001..=1000.0) => optional("5"),
@@ -57,6 +59,8 @@ section! {
         source: SourceConfig as union_table() => required_part,
         /// Images with boxes drawn. Set `every`, `on_detection`, `on_event`, or several of them. Without this table, visiond stores no images.
         annotate: Option<AnnotateConfig> as table() => optional_part,
+        /// A video of each event of the camera's lines and zones. Without this table, visiond stores no video. See docs/events.md.
+        clips: Option<ClipsConfig> as table() => optional_part,
         /// Follow objects from frame to frame: their detections have `track` in messages, with an id that lasts. An empty table is
         /// enough. Without it, visiond does not track objects.
         track: Option<TrackConfig> as table() => optional_part,
@@ -160,6 +164,16 @@ impl SourceConfig {
             Self::Command(command) => command.pace == Pace::Fastest,
             Self::Images(images) => images.fps.is_none(),
             Self::V4l2(_) | Self::Rtsp(_) | Self::Mjpeg(_) | Self::Snapshot(_) | Self::Pattern(_) => false,
+        }
+    }
+
+    /// Whether its frames come as a bitstream that clips can have: H.264, H.265 or JPEG. A V4L2 camera whose format is left to visiond may
+    /// send either.
+    pub fn has_bitstream(&self) -> bool {
+        match self {
+            Self::Rtsp(_) | Self::Mjpeg(_) => true,
+            Self::V4l2(camera) => camera.format == Some(CameraFormat::Mjpeg),
+            Self::Snapshot(_) | Self::Video(_) | Self::Command(_) | Self::Images(_) | Self::Pattern(_) => false,
         }
     }
 
@@ -280,8 +294,8 @@ macro_rules! network_camera {
 }
 
 network_camera! {
-    /// A network camera over RTSP, with H.264, H.265 or JPEG. visiond runs the RTSP session; ffmpeg or NVDEC decodes H.264 and
-    /// H.265.
+    /// A network camera over RTSP, with H.264, H.265 or JPEG. visiond runs the RTSP session; NVDEC, GStreamer or ffmpeg decodes
+    /// H.264 and H.265.
     pub struct RtspConfig {
         /// The stream: rtsp://HOST:PORT/PATH, or rtsps:// with TLS. The default port is 554, with TLS 322.
         url: String as rtsp_url() => required(r#""rtsp://192.168.1.20:554/stream1""#),
@@ -298,8 +312,9 @@ network_camera! {
         /// Handling of frames that refer to a lost or damaged one, up to the next clean frame: "drop" counts them as corrupt;
         /// "mark" passes them to the model, and their messages have `frame.damaged`.
         damaged: DamagedFrames as word() => default(DamagedFrames::Drop),
-        /// Decoder of H.264 and H.265. "nvdec" is the GPU's video engine; the model must run on that GPU. "ffmpeg" decodes
-        /// on the CPU. "auto" uses NVDEC where it decodes the stream, otherwise ffmpeg; the log says which, and why.
+        /// Decoder of H.264 and H.265. "nvdec" is the GPU's video engine; the model must run on that GPU. "gstreamer" is the
+        /// same engine of a Jetson, for JetPack without NVDECODE, with any model. "ffmpeg" decodes on the CPU. "auto" uses the
+        /// first of them that decodes the stream, GStreamer only on a Jetson; the log says which, and why.
         decoder: StreamDecoding as word() => default(StreamDecoding::Auto),
         /// Conversion of the stream to BGR. "bgr" equals OpenCV's VideoCapture bit for bit, and so do the boxes, by ffmpeg and by
         /// NVDEC (8 bits). "native" follows the formulas of BT.601 and BT.709 exactly: colours differ from OpenCV's by about 1
@@ -352,6 +367,8 @@ pub enum StreamDecoding {
     Auto,
     /// NVDEC, the GPU's video engine.
     Nvdec,
+    /// A Jetson's video engine, through GStreamer.
+    Gstreamer,
     /// ffmpeg on the CPU.
     Ffmpeg,
 }
@@ -534,7 +551,7 @@ section! {
         /// only keeps a track alive. Without it, the model's `score_threshold`, limited to 0.25 to 0.6.
         score: Option<f64> as fraction() => optional("0.5"),
         /// Track only these classes, by label; empty: all.
-        classes: Vec<String> as list(text()) => default(Vec::new()),
+        classes: Vec<String> as list(label()) => default(Vec::new()),
     }
 }
 
@@ -549,8 +566,8 @@ section! {
         /// Run on every n-th frame only; the others count as "skipped". The camera's `max_fps` applies before, the model's after.
         every: u64 as whole(1..=1_000_000) => default(1),
         /// Keep only detections of these classes, by label; empty: all.
-        classes: Vec<String> as list(text()) => default(Vec::new()),
-        /// Drop detections below this score. It can only raise the model's own `score_threshold`.
+        classes: Vec<String> as list(label()) => default(Vec::new()),
+        /// Drop detections below this score. It can only raise the camera's and the model's own `score_threshold`.
         score_threshold: Option<f64> as fraction() => optional("0.6"),
         /// Drop boxes whose longer side is shorter than this, in pixels of the frame. Detections without a box are kept.
         min_size: Option<u32> as whole(1..=MAX_SIDE) => optional("24"),
@@ -626,7 +643,7 @@ section! {
         /// The corners are pixels of a frame of this width and height. They keep their places if the camera's frames have another size.
         frame_size: Option<[u32; 2]> as frame_size() => optional("[1920, 1080]"),
         /// Drop only these classes, by label; empty: all.
-        classes: Vec<String> as list(text()) => default(Vec::new()),
+        classes: Vec<String> as list(label()) => default(Vec::new()),
     }
 }
 
@@ -649,13 +666,71 @@ section! {
         every: u64 as whole(0..=i64::MAX as u64) => derived(("30", 0)),
         /// Store every frame that has a detection.
         on_detection: bool as flag() => default(false),
-        /// Store an image of each event of the camera's lines and zones. A frame that shows the object larger or surer replaces it while the
+        /// Store an image of each event of the camera's lines and zones. A frame that shows the object larger, surer or sharper replaces it while the
         /// event lasts. See docs/events.md.
         on_event: bool as flag() => default(false),
         /// File format. "jpeg" has quality 90.
         format: PictureFormat as word() => default(PictureFormat::Jpeg),
         /// Maximum number of images per camera; the oldest are deleted. 0: no limit.
         keep: usize as whole(0..=1_000_000_000) => default(1000),
+    }
+}
+
+section! {
+    /// The table `[camera.clips]`.
+    pub struct ClipsConfig {
+        /// Folder for the clips; created if missing.
+        directory: PathBuf as path() => required(r#""/var/lib/visiond/clips""#),
+        /// Video before the event begins. A clip of the camera's own stream begins at the key frame before that.
+        before: Duration as duration_or_zero(100 * MS..=60 * SECOND) => default(5 * SECOND),
+        /// Video after the event ends.
+        after: Duration as duration_or_zero(100 * MS..=60 * SECOND) => default(5 * SECOND),
+        /// The longest clip, with the video before and after. If an event lasts longer, its clip ends there.
+        longest: Duration as duration(SECOND..=HOUR) => default(60 * SECOND),
+        /// Only events of these lines and zones; empty: of all.
+        rules: Vec<String> as list(text()) => default(Vec::new()),
+        /// Only events of these kinds; empty: of all.
+        kinds: Vec<EventKind> as list(word()) => default(Vec::new()),
+        /// Maximum memory for the video of the last seconds, at least what the camera sends in `before` and 5 s.
+        max_memory_bytes: u64 as size(MIB..=1 << 40) => default(64 * MIB),
+        /// Maximum number of clips per camera; the oldest are deleted. 0: no limit.
+        keep: usize as whole(0..=1_000_000_000) => default(1000),
+        /// Maximum size of all clips of the camera; the oldest are deleted. 0: no limit.
+        max_bytes: u64 as size_or_zero(MIB..=1 << 50) => default(4096 * MIB),
+    }
+}
+
+/// What a line or zone reports.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EventKind {
+    /// An object crossed a line.
+    Line,
+    /// An object visited a zone.
+    Zone,
+    /// An object was in a zone for long.
+    Dwell,
+    /// An object was in a zone for long, in all its visits.
+    Loitering,
+    /// A number of objects was in a zone.
+    Occupancy,
+    /// A zone was empty for long.
+    Absence,
+    /// An object stood still.
+    Stopped,
+    /// An object moved in the wrong direction.
+    WrongWay,
+    /// An object had a speed.
+    Speed,
+    /// A thing was left by its owner.
+    LeftBehind,
+    /// A thing was taken away without its owner.
+    TakenAway,
+}
+
+impl EventKind {
+    /// Returns its name in messages.
+    pub fn name(self) -> &'static str {
+        word_of(self)
     }
 }
 
@@ -670,7 +745,7 @@ pub enum PictureFormat {
 
 words!(ColorMatrix: "bt601" = Self::Bt601, "bt709" = Self::Bt709, "bt2020" = Self::Bt2020);
 words!(ColorRange: "limited" = Self::Limited, "full" = Self::Full);
-words!(StreamDecoding: "auto" = Self::Auto, "nvdec" = Self::Nvdec, "ffmpeg" = Self::Ffmpeg);
+words!(StreamDecoding: "auto" = Self::Auto, "nvdec" = Self::Nvdec, "gstreamer" = Self::Gstreamer, "ffmpeg" = Self::Ffmpeg);
 words!(RtspTransport: "tcp" = Self::Tcp, "udp" = Self::Udp);
 words!(DamagedFrames: "drop" = Self::Drop, "mark" = Self::Mark);
 words!(VideoPixels: "bgr" = Self::Bgr, "native" = Self::Native);
@@ -678,6 +753,19 @@ words!(IoMode: "userptr" = Self::Userptr, "mmap" = Self::Mmap, "copy" = Self::Co
 words!(Pace: "realtime" = Self::Realtime, "fastest" = Self::Fastest);
 words!(CommandContainer: "y4m" = Self::Y4m, "raw" = Self::Raw);
 words!(Flip: "horizontal" = Self::Horizontal, "vertical" = Self::Vertical);
+words!(
+    EventKind: "line" = Self::Line,
+    "zone" = Self::Zone,
+    "dwell" = Self::Dwell,
+    "loitering" = Self::Loitering,
+    "occupancy" = Self::Occupancy,
+    "absence" = Self::Absence,
+    "stopped" = Self::Stopped,
+    "wrong_way" = Self::WrongWay,
+    "speed" = Self::Speed,
+    "left_behind" = Self::LeftBehind,
+    "taken_away" = Self::TakenAway
+);
 words!(PictureFormat: "jpeg" = Self::Jpeg, "png" = Self::Png);
 
 impl Words for PixelFormat {

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::kinds::{address, credential, host, list, mode, real, whole};
+use crate::kinds::{address, credential, flag, host, list, mode, real, whole};
 use crate::table_macros::section;
 
 pub use crate::kinds::Address;
@@ -29,5 +29,8 @@ section! {
         max_fps: f64 as real(0.1..=120.0) => default(10.0),
         /// Host names, other than `localhost`, that browsers may use for a loopback address without a token, such as a proxy's.
         allow_hosts: Vec<String> as list(host()) => default(Vec::new()),
+        /// Let clients change the masks, lines and zones of cameras: visiond writes them into the configuration file and reloads it.
+        /// Requires `token`, and that visiond may write the file and its folder.
+        allow_changes: bool as flag() => default(false),
     }
 }

@@ -43,6 +43,9 @@ section! {
         snapshot_interval: Duration as duration_or_zero(SECOND..=24 * HOUR) => default(Duration::ZERO),
         /// Whether boxes are drawn on snapshots.
         snapshot_overlay: bool as flag() => default(true),
+        /// Obey commands by MQTT to switch cameras, lines and zones on and off, to set their least scores, and to reset totals. The
+        /// broker decides who may send them. See docs/mqtt.md.
+        commands: bool as flag() => default(false),
         /// Whether to announce the cameras to Home Assistant, which then shows each as a device.
         home_assistant: bool as flag() => default(false),
         /// The discovery prefix configured in Home Assistant.

@@ -6,8 +6,8 @@ use visiond_kernels::frame::MAX_SIDE;
 
 use super::{HOUR, MS, SECOND};
 use crate::kinds::{
-    Words, duration, duration_or_zero, flag, fraction, frame_size, list, metres, name, points, real, text, time_of_day,
-    whole, word,
+    Words, duration, duration_or_zero, flag, fraction, frame_size, label, list, metres, name, one_of_with_hints,
+    points, real, text, time_of_day, whole,
 };
 use crate::table_macros::section;
 use crate::tables::{table, tables};
@@ -23,6 +23,8 @@ section! {
     pub struct LineConfig {
         /// Name of the line in events. No other line or zone of the camera has it.
         name: String as name() => required(r#""door""#),
+        /// Whether it counts. Its totals stay while it does not.
+        enabled: bool as flag() => default(true),
         /// The points in order, 2 to 64, as fractions of the frame's width and height from its top-left corner. The line ends at the first and
         /// at the last.
         points: Vec<[f64; 2]> as points() => required("[[0.2, 0.6], [0.8, 0.6]]"),
@@ -31,7 +33,7 @@ section! {
         /// Names of the two sides: to the left and to the right of somebody who walks along the line.
         sides: Vec<String> as list(name()) => default(vec!["left".to_owned(), "right".to_owned()]),
         /// Count only objects of these classes, by label; empty: all.
-        classes: Vec<String> as list(text()) => default(Vec::new()),
+        classes: Vec<String> as list(label()) => default(Vec::new()),
         /// Count only objects with this score.
         min_score: f64 as fraction() => default(0.0),
         /// Count only boxes whose longer side has at least this many pixels of the frame.
@@ -39,7 +41,7 @@ section! {
         /// Count only boxes whose longer side has at most this many pixels of the frame.
         max_size: Option<u32> as whole(1..=MAX_SIDE) => optional("400"),
         /// The point of a box that crosses: the middle of an edge, or the center.
-        anchor: Anchor as word() => default(Anchor::Bottom),
+        anchor: Anchor as one_of_with_hints(Anchor::words(), other_anchor) => default(Anchor::Bottom),
         /// How long an object must be seen on a side before that counts.
         settle: Duration as duration_or_zero(MS..=HOUR) => default(200 * MS),
         /// How long an object may be unseen without losing its side.
@@ -60,6 +62,8 @@ section! {
     pub struct ZoneConfig {
         /// Name of the zone in events. No other line or zone of the camera has it.
         name: String as name() => required(r#""dock""#),
+        /// Whether it reports. Its totals stay while it does not.
+        enabled: bool as flag() => default(true),
         /// The corners in order, 3 to 64, as fractions of the frame's width and height from its top-left corner; empty: the whole frame.
         polygon: Vec<[f64; 2]> as points() => default(Vec::new()),
         /// The corners are pixels of a frame of this width and height. They keep their places if the camera's frames have another size.
@@ -85,7 +89,7 @@ section! {
         /// Report an object that stood still, and then moves or vanishes while its owner is away.
         taken_away: Option<BelongingConfig> as table() => optional_part,
         /// See only objects of these classes, by label; empty: all.
-        classes: Vec<String> as list(text()) => default(Vec::new()),
+        classes: Vec<String> as list(label()) => default(Vec::new()),
         /// See only objects with this score.
         min_score: f64 as fraction() => default(0.0),
         /// See only boxes whose longer side has at least this many pixels of the frame.
@@ -93,7 +97,7 @@ section! {
         /// See only boxes whose longer side has at most this many pixels of the frame.
         max_size: Option<u32> as whole(1..=MAX_SIDE) => optional("400"),
         /// The point of a box that is inside or outside: the middle of an edge, or the center.
-        anchor: Anchor as word() => default(Anchor::Bottom),
+        anchor: Anchor as one_of_with_hints(Anchor::words(), other_anchor) => default(Anchor::Bottom),
         /// How long an object must be seen inside or outside before that counts. With 0, a path that passes through the zone between two
         /// frames enters and leaves it.
         settle: Duration as duration_or_zero(MS..=HOUR) => default(200 * MS),
@@ -116,12 +120,13 @@ section! {
     /// A time of the week, by the local clock.
     pub struct ActiveConfig {
         /// The days on which it begins; empty: every day.
-        days: Vec<Weekday> as list(word()) => default(Vec::new()),
+        days: Vec<Weekday> as list(one_of_with_hints(Weekday::words(), other_days)) => default(Vec::new()),
         /// When it begins.
         from: u16 as time_of_day(LAST_MINUTE) => default(0),
         /// When it is over: on the next day, if that is earlier than `from`.
         to: u16 as time_of_day(MIDNIGHT) => default(MIDNIGHT),
     }
+    example: r#"{ days = ["sat", "sun"], from = "22:00", to = "06:00" }"#
 }
 
 section! {
@@ -134,6 +139,7 @@ section! {
         /// How long the number must be within the limits.
         lasting: Duration as duration_or_zero(10 * MS..=DAY) => default(SECOND),
     }
+    example: "{ at_least = 3 }"
 }
 
 section! {
@@ -144,6 +150,7 @@ section! {
         /// How far it may move meanwhile, in pixels of the frame.
         distance: f64 as real(0.1..=f64::from(MAX_SIDE)) => default(20.0),
     }
+    example: r#"{ time = "10 s" }"#
 }
 
 section! {
@@ -154,6 +161,7 @@ section! {
         /// How far an object must move against it, in pixels of the frame.
         distance: f64 as real(1.0..=f64::from(MAX_SIDE)) => default(50.0),
     }
+    example: "{ direction = [[0.5, 0.9], [0.5, 0.1]] }"
 }
 
 section! {
@@ -166,22 +174,24 @@ section! {
         /// Measure the speed between two places of the object that are this long apart. A longer time measures more exactly.
         over: Duration as duration(100 * MS..=60 * SECOND) => default(500 * MS),
     }
+    example: "{ at_least_kmh = 30 }"
 }
 
 section! {
     /// An object that has an owner.
     pub struct BelongingConfig {
         /// Classes of the objects, by label, in place of the zone's `classes`. They need tracks.
-        classes: Vec<String> as list(text()) => required(r#"["backpack", "suitcase"]"#),
+        classes: Vec<String> as list(label()) => required(r#"["backpack", "suitcase"]"#),
         /// How long the object must stay; until `left_behind` is reported, its owner must be away as long.
         time: Duration as duration(10 * MS..=DAY) => default(30 * SECOND),
         /// How far it may move meanwhile, in pixels of the frame.
         distance: f64 as real(0.1..=f64::from(MAX_SIDE)) => default(20.0),
         /// Classes of owners, by label; empty: no object has an owner. They need tracks.
-        owners: Vec<String> as list(text()) => default(vec!["person".to_owned()]),
+        owners: Vec<String> as list(label()) => default(vec!["person".to_owned()]),
         /// How far an owner may be from the object, from `anchor` to `anchor`, in pixels of the frame.
         near: f64 as real(1.0..=f64::from(MAX_SIDE)) => default(200.0),
     }
+    example: r#"{ classes = ["suitcase"] }"#
 }
 
 section! {
@@ -219,6 +229,25 @@ pub enum Weekday {
 words!(Weekday: "mon" = Self::Monday, "tue" = Self::Tuesday, "wed" = Self::Wednesday, "thu" = Self::Thursday, "fri" = Self::Friday,
     "sat" = Self::Saturday, "sun" = Self::Sunday);
 
+/// Returns the days that a lower-case word probably means, if it is no day's name.
+fn other_days(word: &str) -> Option<&'static str> {
+    Some(match word {
+        "monday" => "write \"mon\"",
+        "tuesday" | "tues" => "write \"tue\"",
+        "wednesday" => "write \"wed\"",
+        "thursday" | "thur" | "thurs" => "write \"thu\"",
+        "friday" => "write \"fri\"",
+        "saturday" => "write \"sat\"",
+        "sunday" => "write \"sun\"",
+        "mon-fri" | "weekday" | "weekdays" | "workday" | "workdays" => {
+            "write each day, [\"mon\", \"tue\", \"wed\", \"thu\", \"fri\"]"
+        }
+        "sat-sun" | "weekend" | "weekends" => "write each day, [\"sat\", \"sun\"]",
+        "mon-sun" | "daily" | "every day" | "everyday" | "all" => "remove `days`, which is every day",
+        _ => return None,
+    })
+}
+
 /// The point of a box that lines and zones look at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Anchor {
@@ -235,3 +264,19 @@ pub enum Anchor {
 }
 
 words!(Anchor: "bottom" = Self::Bottom, "center" = Self::Center, "top" = Self::Top, "left" = Self::Left, "right" = Self::Right);
+
+/// Returns the anchor that a lower-case word of another program probably means.
+fn other_anchor(word: &str) -> Option<&'static str> {
+    Some(match word {
+        "bottom_center" | "bottom-center" | "foot" | "feet" => "write \"bottom\"",
+        "top_center" | "top-center" | "head" => "write \"top\"",
+        "center_left" | "center-left" => "write \"left\"",
+        "center_right" | "center-right" => "write \"right\"",
+        "center_of_mass" | "centroid" | "centre" | "middle" => "write \"center\"",
+        "bottom_left" | "bottom-left" | "bottom_right" | "bottom-right" => {
+            "a corner cannot be an anchor, write \"bottom\""
+        }
+        "top_left" | "top-left" | "top_right" | "top-right" => "a corner cannot be an anchor, write \"top\"",
+        _ => return None,
+    })
+}

@@ -1,13 +1,14 @@
 //! Checks of a camera's lines and zones.
 
-use std::ops::Range;
 use std::time::Duration;
 
 use visiond_ground::nearest::nearest;
 
-use super::{Checks, SourceRead};
-use crate::tables::{Field, Place, Read};
-use crate::types::{ActiveConfig, BelongingConfig, CameraConfig, GroundConfig, LineConfig, ZoneConfig};
+use super::{Checks, SourceRead, quoted};
+use crate::tables::{Field, Part, Place, Read, Section};
+use crate::types::{
+    ActiveConfig, BelongingConfig, CameraConfig, ClipsConfig, GroundConfig, LineConfig, ModelConfig, ZoneConfig,
+};
 
 /// The report of a zone that has no duration, so that nothing depends on it.
 const TAKEN_AWAY: &str = "taken_away";
@@ -38,6 +39,7 @@ impl Checks<'_> {
                         "the point [{x}, {y}] is outside of the frame: write it {}",
                         frame_hint(line.frame_size.value)
                     )),
+                    None if are_fractions(points, line.frame_size.value) => Some(fractions_in("points")),
                     None if points.iter().all(|point| *point == points[0]) => {
                         Some("a line needs two or more different points: add one".to_owned())
                     }
@@ -60,6 +62,7 @@ impl Checks<'_> {
         if let Some(ground) = &camera.ground.value {
             self.ground(ground);
         }
+        self.clips(camera, lines, zones);
         let interval = match &camera.source.value {
             Some(SourceRead::Snapshot(still)) => still.interval.value,
             _ => None,
@@ -83,6 +86,41 @@ impl Checks<'_> {
         self.conditions(lines, zones);
     }
 
+    /// Warns of classes of lines and zones that never have tracks, because a list of the camera or of its tracked model leaves them out.
+    pub(super) fn classes_of_rules(&mut self, camera: &Read<CameraConfig>, models: &[Read<ModelConfig>]) {
+        let listed = camera.models.value.as_deref().and_then(<[_]>::first);
+        // A camera tracks the objects of its first model.
+        let name = listed.map_or(&camera.model, |model| &model.name).value.as_deref();
+        let mut on_frames = models.iter().filter(|model| !model.on.place.is_set());
+        let model = match name {
+            Some(_) => on_frames.find(|model| model.name.value.as_deref() == name),
+            None => on_frames.next().filter(|_| on_frames.next().is_none()),
+        };
+        let lists = [
+            (camera.track.value.as_ref().map(|track| &track.classes), "`[camera.track]`"),
+            (listed.map(|model| &model.classes), "the model in `models` of the camera"),
+            (model.map(|model| &model.classes), "the camera's `[[model]]`"),
+        ];
+        let lines = camera.line.value.as_deref().unwrap_or_default();
+        let zones = camera.zone.value.as_deref().unwrap_or_default();
+        let belongings = zones.iter().flat_map(|zone| [&zone.left_behind, &zone.taken_away]);
+        let belongings = belongings.filter_map(|belonging| belonging.value.as_ref());
+        let wanted = lines.iter().map(|line| &line.classes).chain(zones.iter().map(|zone| &zone.classes));
+        let wanted = wanted.chain(belongings.flat_map(|belonging| [&belonging.classes, &belonging.owners]));
+        for (class, span) in wanted.flat_map(Field::items) {
+            let leaves_out = |list: &Option<&Field<Vec<String>>>| {
+                let classes = list.filter(|list| list.place.is_valid).and_then(|list| list.value.as_deref());
+                classes.is_some_and(|classes| !classes.is_empty() && !classes.contains(class))
+            };
+            if let Some((_, of)) = lists.iter().find(|(list, _)| leaves_out(list)) {
+                let message = format!(
+                    "\"{class}\" is never seen, because `classes` of {of} leaves it out: add it there, or remove it here"
+                );
+                self.0.warning(span, message);
+            }
+        }
+    }
+
     /// Checks the polygon of a zone, and each of its reports.
     fn zone(&mut self, zone: &Read<ZoneConfig>, camera: &Read<CameraConfig>) {
         if zone.polygon.value.as_ref().is_some_and(|polygon| !polygon.is_empty()) {
@@ -90,12 +128,11 @@ impl Checks<'_> {
         }
         self.sizes(&zone.min_size, &zone.max_size);
         self.active(&zone.active);
-        if let (Some(occupancy), Some(span)) = (&zone.occupancy.value, zone.occupancy.place.span.clone()) {
-            self.limits("occupancy", span, [("at_least", &occupancy.at_least), ("at_most", &occupancy.at_most)]);
+        if let Some(occupancy) = &zone.occupancy.value {
+            self.limits(&zone.occupancy.place, [&occupancy.at_least, &occupancy.at_most]);
         }
         if let (Some(speed), Some(span)) = (&zone.speed.value, zone.speed.place.span.clone()) {
-            let limits = [("at_least_kmh", &speed.at_least_kmh), ("at_most_kmh", &speed.at_most_kmh)];
-            self.limits("speed", span.clone(), limits);
+            self.limits(&zone.speed.place, [&speed.at_least_kmh, &speed.at_most_kmh]);
             if !camera.ground.place.is_set() {
                 let message = "`speed` needs the ground in metres: add the table `[camera.ground]`, or remove `speed`";
                 self.0.error(span, message);
@@ -103,10 +140,25 @@ impl Checks<'_> {
         }
         if let Some(wrong_way) = &zone.wrong_way.value
             && let Some((points, span)) = wrong_way.direction.set().filter(|_| zone.frame_size.place.is_valid)
-            && !matches!(&**points, [from, to] if from != to && points.iter().all(|point| is_in(point, zone.frame_size.value)))
         {
-            let hint = frame_hint(zone.frame_size.value);
-            self.0.error(span, format!("`direction` goes from one point to another: write two different ones, {hint}"));
+            let size = zone.frame_size.value;
+            if !matches!(&**points, [from, to] if from != to && points.iter().all(|point| is_in(point, size))) {
+                let hint = frame_hint(size);
+                let message = format!("`direction` goes from one point to another: write two different ones, {hint}");
+                self.0.error(span, message);
+            } else if are_fractions(points, size) {
+                let message = "`direction` lies within one pixel of the frame, so its numbers are fractions: write pixels, or \
+                               remove `frame_size`, which is for `polygon` as well";
+                self.0.error(span, message);
+            }
+        }
+        if zone.polygon.place.is_valid
+            && zone.polygon.value.as_ref().is_some_and(Vec::is_empty)
+            && !zone.wrong_way.place.is_set()
+            && let Some(span) = zone.frame_size.place.span.clone()
+        {
+            let message = "`frame_size` has no effect, because this zone is the whole frame: add `polygon`, or remove `frame_size`";
+            self.0.warning(span, message);
         }
         for belonging in [&zone.left_behind, &zone.taken_away] {
             self.belonging(belonging, camera);
@@ -142,25 +194,74 @@ impl Checks<'_> {
         }
     }
 
-    /// Checks that each time of the week has a duration.
+    /// Checks that each time of the week has a duration, and warns of times that are always.
     fn active(&mut self, active: &Field<Vec<Read<ActiveConfig>>>) {
+        let example = ActiveConfig::example().unwrap_or_default();
+        if let Some((_, span)) = active.set().filter(|(times, _)| times.is_empty()) {
+            let message =
+                format!("`active` has no time, so it has no effect: write `active = [{example}]`, or remove it");
+            self.0.warning(span, message);
+        }
         for (times, span) in active.items() {
             if times.from.value.is_some() && times.from.value == times.to.value {
                 let message = "`from` and `to` are the same: leave out both for the whole day, or correct one";
                 self.0.error(span, message);
+            } else if active.place.is_valid && ActiveConfig::of(times.clone()) == ActiveConfig::default() {
+                let message = format!(
+                    "this time is the whole week, so `active` has no effect: write days or times, such as `{example}`, or remove it"
+                );
+                self.0.warning(span, message);
             }
         }
     }
 
-    /// Checks that a number can be within its limits.
-    fn limits<T: PartialOrd>(&mut self, of: &str, span: Range<usize>, limits: [(&str, &Field<T>); 2]) {
-        let [(least, at_least), (most, at_most)] = limits;
+    /// Checks that there are events of which clips are stored, and that a clip can have what comes before and after.
+    fn clips(&mut self, camera: &Read<CameraConfig>, lines: &[Read<LineConfig>], zones: &[Read<ZoneConfig>]) {
+        let (Some(clips), Some(span)) = (&camera.clips.value, &camera.clips.place.span) else { return };
+        if lines.is_empty() && zones.is_empty() {
+            let message = "clips are of events, and this camera has none: add a `[[camera.line]]` or `[[camera.zone]]`";
+            self.0.absence(span.clone(), message, None);
+            return;
+        }
+        let names = lines.iter().map(|line| &line.name).chain(zones.iter().map(|zone| &zone.name));
+        let names: Vec<_> = names.filter_map(|name| name.value.as_deref()).collect();
+        for (rule, span) in clips.rules.items().filter(|(rule, _)| !names.contains(&rule.as_str())) {
+            let remedy = match nearest(rule, names.iter().copied()) {
+                Some(near) => format!("did you mean \"{near}\"?"),
+                None => "name one of the camera's".to_owned(),
+            };
+            self.0.error(span, format!("the camera has no line or zone \"{rule}\": {remedy}"));
+        }
+        let default = ClipsConfig::default();
+        let [before, after, longest] = [
+            clips.before.value.unwrap_or(default.before),
+            clips.after.value.unwrap_or(default.after),
+            clips.longest.value.unwrap_or(default.longest),
+        ];
+        if longest <= before + after {
+            let place = [&clips.longest, &clips.before, &clips.after].into_iter().find(|field| field.place.is_set());
+            let span = place.and_then(|field| field.place.span.clone()).unwrap_or_else(|| span.clone());
+            let message = format!(
+                "`longest` is {} s, and `before` and `after` are {} s together, which leaves nothing for the event: raise `longest`",
+                longest.as_secs_f64(),
+                (before + after).as_secs_f64()
+            );
+            self.0.error(span, message);
+        }
+    }
+
+    /// Checks that a number can be within its limits, two keys of the table at `table`.
+    fn limits<T: PartialOrd>(&mut self, table: &Place, limits: [&Field<T>; 2]) {
+        let [at_least, at_most] = limits;
+        let [least, most] = limits.map(|limit| limit.place.name());
         match (&at_least.value, &at_most.value) {
-            (None, None) if at_least.place.is_valid && at_most.place.is_valid => {
-                self.0.error(span, format!("`{of}` has no limit: set `{least}`, `{most}` or both"));
+            // An unknown key, which is reported, may be meant for a limit.
+            (None, None) if table.is_valid => {
+                let of = table.name();
+                self.error(table, format!("`{of}` has no limit: set `{least}`, `{most}` or both"));
             }
             (Some(low), Some(high)) if high < low => {
-                self.0.error(span, format!("no number is at least `{least}` and at most `{most}`: raise `{most}`"));
+                self.error(table, format!("no number is at least `{least}` and at most `{most}`: raise `{most}`"));
             }
             _ => {}
         }
@@ -176,6 +277,10 @@ impl Checks<'_> {
         if points.len() != 4 || !points.iter().all(|point| is_in(point, size)) {
             let hint = frame_hint(size);
             self.0.error(of_points, format!("`points` are four points of the frame: write four, {hint}"));
+            return;
+        }
+        if are_fractions(points, size) {
+            self.0.error(of_points, fractions_in("points"));
             return;
         }
         let single = |place: &[f64; 2]| place.map(|number| number as f32);
@@ -210,13 +315,8 @@ impl Checks<'_> {
                     );
                     self.0.error(span, message);
                 } else if !events.contains(name) {
-                    let remedy = match nearest(name, events.iter().map(String::as_str)) {
-                        Some(near) => format!("did you mean \"{near}\"?"),
-                        None => {
-                            "name a zone of this camera, or what it reports: \"dock\", \"dock/occupancy\"".to_owned()
-                        }
-                    };
-                    self.0.error(span, format!("no zone of the camera reports \"{name}\": {remedy}"));
+                    let remedy = condition_remedy(name, lines, zones, &events);
+                    self.0.error(span, format!("no zone of the camera reports \"{name}\"{remedy}"));
                 }
             }
         }
@@ -247,6 +347,39 @@ impl Checks<'_> {
     }
 }
 
+/// Ends the error about a condition that is none of `events`: says what is known of the name, and what to write instead.
+fn condition_remedy(name: &str, lines: &[Read<LineConfig>], zones: &[Read<ZoneConfig>], events: &[String]) -> String {
+    let (of, report) = name.split_once('/').map_or((name, None), |(of, report)| (of, Some(report)));
+    let has_name = |field: &Field<String>| field.value.as_deref() == Some(of);
+    if lines.iter().any(|line| has_name(&line.name)) {
+        return ", which is a line, and crossings have no duration: name a zone".to_owned();
+    }
+    let Some(zone) = zones.iter().find(|zone| has_name(&zone.name)) else {
+        return match nearest(name, events.iter().map(String::as_str)) {
+            Some(near) => format!(": did you mean \"{near}\"?"),
+            None => ": name a zone of this camera, or what it reports: \"dock\", \"dock/occupancy\"".to_owned(),
+        };
+    };
+    let is_of_zone = |event: &&str| event.split('/').next() == Some(of);
+    let reported: Vec<_> = events.iter().map(String::as_str).filter(is_of_zone).collect();
+    let or_name = match &*reported {
+        [] => String::new(),
+        all => format!(", or name {}", quoted(all).replace(", ", " or ")),
+    };
+    match report {
+        None | Some("zone" | "visits") if reported.contains(&of) => format!(": write \"{of}\" for its visits"),
+        None | Some("zone" | "visits") => format!(", because this zone has `visits = false`: remove that{or_name}"),
+        Some(part) if parts(zone).iter().any(|(known, _)| *known == part) => {
+            format!(", because this zone has no `{part}`: add it there{or_name}")
+        }
+        Some(_) => match (nearest(name, reported.iter().copied()), &*reported) {
+            (Some(near), _) => format!(": did you mean \"{near}\"?"),
+            (None, []) => ", because this zone reports nothing with a duration: name another zone".to_owned(),
+            (None, all) => format!(": name {}", quoted(all).replace(", ", " or ")),
+        },
+    }
+}
+
 /// Returns what a zone can report beside its visits: the name and the key of each.
 fn parts(zone: &Read<ZoneConfig>) -> [(&'static str, &Place); 9] {
     [
@@ -266,6 +399,15 @@ fn parts(zone: &Read<ZoneConfig>) -> [(&'static str, &Place); 9] {
 fn is_in([x, y]: &[f64; 2], frame_size: Option<[u32; 2]>) -> bool {
     let [width, height] = frame_size.map_or([1.0; 2], |size| size.map(f64::from));
     *x <= width && *y <= height
+}
+
+/// Whether all points are within one pixel of a frame of this size, so that they are probably fractions.
+fn are_fractions(points: &[[f64; 2]], frame_size: Option<[u32; 2]>) -> bool {
+    frame_size.is_some_and(|size| size != [1, 1]) && points.iter().flatten().all(|&number| number <= 1.0)
+}
+
+fn fractions_in(key: &str) -> String {
+    format!("`{key}` lie within one pixel of the frame, so their numbers are fractions: remove `frame_size`")
 }
 
 fn frame_hint(frame_size: Option<[u32; 2]>) -> &'static str {

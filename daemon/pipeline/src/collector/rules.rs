@@ -4,17 +4,19 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use visiond_annotate::annotator::Annotator;
+use visiond_annotate::annotator::{Annotator, EventImage};
+use visiond_clips::recorder::ClipRecorder;
 use visiond_engine::detector::class_label;
 use visiond_events::{Counters, EndReason, Event, Kind, Object, Phase, Rule, Scene};
 use visiond_frames::timestamp::Timestamp;
 use visiond_message::{
-    BoxMessage, EVENT_SCHEMA, EventMessage, EventPhase, EventTotals, RuleTotals, event_id, event_topic, next_message_id,
+    AttributeMessage, AttributesMessage, BoxMessage, EVENT_SCHEMA, EventMessage, EventPhase, EventTotals,
+    PlainAttribute, RuleTotals, event_id, event_topic, next_message_id,
 };
 use visiond_telemetry::rules::{RuleCounts, RuleFacts};
 use visiond_tracker::TrackReport;
 
-use super::rounding::{box_of, rounded_score, significant};
+use super::rounding::{box_of, rounded_pixels, rounded_score, significant};
 use super::schedule::Schedule;
 use crate::lane_result::LaneResult;
 use crate::outlet::Outlet;
@@ -34,6 +36,8 @@ pub struct RuleSettings {
     pub classes: Vec<String>,
     /// The labels of owners, if it has any.
     pub owners: Vec<String>,
+    /// Whether it is on at all.
+    pub enabled: bool,
     /// When it is active and when its totals begin again. Without it, it is always active and counts on.
     pub schedule: Option<Schedule>,
 }
@@ -84,20 +88,30 @@ fn class_ids(classes: &[String], labels: &[Arc<str>]) -> Vec<u32> {
     named.chain(numbers.filter(|&class_id: &u32| labels.get(class_id as usize).is_none())).collect()
 }
 
-/// The most events of a camera whose images are replaced by better ones.
-const MOST_PICTURED: usize = 64;
+/// The most events of a camera whose images are replaced by better ones, and whose changes of attributes are updates.
+const MOST_FOLLOWED: usize = 64;
 
 /// How much better a frame must show an object for another image.
 const BETTER: f32 = 1.5;
+/// How well a frame must show it to be another image if it is sharper.
+const ABOUT_AS_WELL: f32 = 0.8;
+/// How long after an image a sharper one is looked for. Then it is twice as long each time, so that an event of any length costs few frames.
+const FIRST_LOOK: Duration = Duration::from_millis(100);
 
-/// An event under way that has an image.
+/// An event under way, where events have images or attributes.
 #[derive(Debug)]
-struct Pictured {
+struct UnderWay {
     event: u64,
+    rule: Arc<str>,
     track: Option<u64>,
-    image: Arc<str>,
+    image: Option<Arc<str>>,
     /// Of an object, the area of its box times its score; otherwise the count.
     quality: f32,
+    /// When a sharper image is looked for, and how long that is after the last time.
+    next_look: Duration,
+    pause: Duration,
+    /// The last ones that were found.
+    attributes: AttributesMessage,
 }
 
 /// The lines and zones of a camera, with their state.
@@ -112,16 +126,20 @@ pub struct CameraRules {
     events: Vec<Event>,
     /// The rules that run. A frame that the lane had at a reload still comes with these.
     settings: Arc<[RuleSettings]>,
-    /// The events under way that have an image.
-    pictured: Vec<Pictured>,
-    /// The names of the images that the last frame is for.
-    images: Vec<Arc<str>>,
+    /// The events under way, and those of the last frame.
+    under_way: Vec<UnderWay>,
+    /// The images that the last frame is for.
+    images: Vec<EventImage>,
+    /// The events under way that have a clip, its name, and who stores it.
+    clips: Vec<(u64, Arc<str>, Arc<ClipRecorder>)>,
+    /// The last frame's time among the camera's frames.
+    time: Duration,
     /// The times of the last look at the schedules and of the next one, in nanoseconds since 1970.
     looks_ns: [u64; 2],
     /// The day of the totals of each rule that resets them, and the minute with which days begin.
     days: Vec<(Arc<str>, u16, i64)>,
-    /// The objects inside, over all rules, when totals were last counted; `None` if they must be.
-    counted: Option<u32>,
+    /// Whether totals have been counted since they changed in any other way than by a frame.
+    has_counted: bool,
     /// Whether totals have changed with the last frame.
     has_news: bool,
     /// Whether the camera's tracks end. A frame that a lane still has must begin no event, since none would end it.
@@ -140,7 +158,7 @@ impl CameraRules {
         settings: &Arc<[RuleSettings]>,
         result: &LaneResult<'_>,
         (reports, ended): (&[Option<TrackReport>], &[TrackReport]),
-        annotator: Option<&Annotator>,
+        (annotator, recorder): (Option<&Annotator>, Option<&Arc<ClipRecorder>>),
         (camera, outlet): (&Arc<str>, &Outlet),
     ) {
         self.images.clear();
@@ -155,7 +173,7 @@ impl CameraRules {
         }
         self.follow_schedules(frame.timestamp.realtime_ns, &model.labels, (camera, outlet));
         let Some(scene) = &mut self.scene else { return };
-        self.last = Some((frame.sequence, frame.timestamp));
+        (self.last, self.time) = (Some((frame.sequence, frame.timestamp)), frame.time());
         self.objects.clear();
         self.objects.extend(detections.iter().zip(reports).filter_map(|(detection, report)| {
             let (bounds, report) = (detection.box_in_source?, report.as_ref()?);
@@ -164,45 +182,94 @@ impl CameraRules {
         self.ended.clear();
         self.ended.extend(ended.iter().map(|report| report.id));
         scene.step(frame.time(), &self.objects, &self.ended, &mut self.events);
-        let inside = Some(scene.counters().map(|(_, counters)| counters.inside).sum());
-        self.has_news = !self.events.is_empty() || self.counted != inside;
-        self.counted = inside;
-        if let Some(annotator) = annotator {
-            self.picture(annotator);
+        self.has_news = !self.events.is_empty() || scene.has_moves() || !self.has_counted;
+        self.has_counted = true;
+        self.follow(result, reports, annotator);
+        if let Some(recorder) = recorder {
+            self.film(recorder);
         }
         self.publish(&model.labels, (camera, outlet));
     }
 
-    /// Returns the names of the images of events that the last frame is for. The caller may take them.
-    pub fn images(&mut self) -> &mut Vec<Arc<str>> {
+    /// Returns the images of events that the last frame is for. The caller may take them.
+    pub fn images(&mut self) -> &mut Vec<EventImage> {
         &mut self.images
     }
 
-    /// Finds the events that begin with this frame, or whose object it shows best.
-    fn picture(&mut self, annotator: &Annotator) {
+    /// Finds the events that begin with this frame, whose object it shows best, or whose object has other attributes.
+    fn follow(&mut self, result: &LaneResult<'_>, reports: &[Option<TrackReport>], annotator: Option<&Annotator>) {
+        let Self { objects, events, under_way, images, time: now, .. } = self;
+        let now = *now;
         let quality = |track: Option<u64>, count: Option<u32>| match track {
             Some(track) => {
-                let object = self.objects.iter().find(|object| object.track == track)?;
+                let object = objects.iter().find(|object| object.track == track)?;
                 let [x1, y1, x2, y2] = object.bounds;
                 Some((x2 - x1) * (y2 - y1) * object.score)
             }
             None => count.map(|count| count as f32),
         };
-        for pictured in self.pictured.iter_mut().take(MOST_PICTURED) {
-            let event = self.events.iter().find(|event| event.id == pictured.event);
+        let attributes = |track: Option<u64>| {
+            let is_it = |report: &Option<TrackReport>| report.as_ref().map(|report| report.id) == track;
+            let crops = result.crops.get(reports.iter().position(is_it).filter(|_| track.is_some())?)?;
+            (!crops.attributes.is_empty()).then_some(&crops.attributes)
+        };
+        let changed = events.len();
+        for known in under_way.iter_mut().take(MOST_FOLLOWED) {
+            let event = events.iter().take(changed).find(|event| event.id == known.event);
             let count = event.and_then(|event| event.count);
             // A parked object may have another track.
-            pictured.track = event.map_or(pictured.track, |event| event.track);
-            if let Some(found) = quality(pictured.track, count).filter(|found| *found > BETTER * pictured.quality) {
-                pictured.quality = found;
-                self.images.push(Arc::clone(&pictured.image));
+            known.track = event.map_or(known.track, |event| event.track);
+            if let Some(image) = &known.image
+                && let Some(found) = quality(known.track, count)
+            {
+                let is_better = found > BETTER * known.quality;
+                let is_time = now >= known.next_look && known.track.is_some();
+                if is_better || is_time && found >= ABOUT_AS_WELL * known.quality {
+                    known.quality = if is_better { found } else { known.quality };
+                    known.pause = if is_better { FIRST_LOOK } else { 2 * known.pause };
+                    known.next_look = now + known.pause;
+                    let (name, track) = (Arc::clone(image), known.track);
+                    images.push(EventImage { name, track, only_if_sharper: !is_better });
+                }
+            }
+            if let Some(found) = attributes(known.track) {
+                let is_news = event.is_none() && !has_same_labels(found, &known.attributes);
+                known.attributes.clone_from(found);
+                if is_news {
+                    let (rule, at) = (Arc::clone(&known.rule), result.frame.time());
+                    events.push(Event { track: known.track, ..Event::new(known.event, rule, Phase::Update, at) });
+                }
             }
         }
+        for event in events.iter().filter(|event| matches!(event.phase, Phase::Begin | Phase::Moment)) {
+            let image = annotator.and_then(|annotator| annotator.event_image(&event_id(event.id)));
+            images.extend(image.clone().map(|name| EventImage { name, track: event.track, only_if_sharper: false }));
+            if image.is_some() || !result.crops.is_empty() {
+                let (rule, attributes) =
+                    (Arc::clone(&event.rule), attributes(event.track).cloned().unwrap_or_default());
+                let quality = quality(event.track, event.count).unwrap_or(f32::INFINITY);
+                under_way.push(UnderWay {
+                    event: event.id,
+                    rule,
+                    track: event.track,
+                    image,
+                    quality,
+                    next_look: now + FIRST_LOOK,
+                    pause: FIRST_LOOK,
+                    attributes,
+                });
+            }
+        }
+    }
+
+    /// Begins the clips of the events that begin with this frame.
+    fn film(&mut self, recorder: &Arc<ClipRecorder>) {
         for event in self.events.iter().filter(|event| matches!(event.phase, Phase::Begin | Phase::Moment)) {
-            let Some(image) = annotator.event_image(&event_id(event.id)) else { return };
-            self.images.push(Arc::clone(&image));
-            let quality = quality(event.track, event.count).unwrap_or(f32::INFINITY);
-            self.pictured.push(Pictured { event: event.id, track: event.track, image, quality });
+            let (rule, part) = parts(&event.rule);
+            let kind = part.unwrap_or(if event.to.is_some() { "line" } else { "zone" });
+            if let Some(clip) = recorder.begin(&event_id(event.id), (rule, kind), self.time) {
+                self.clips.push((event.id, clip, Arc::clone(recorder)));
+            }
         }
     }
 
@@ -223,6 +290,15 @@ impl CameraRules {
         self.objects.clear();
         self.publish(labels, to);
         true
+    }
+
+    /// Resets the totals of a line or zone, of all that it reports.
+    pub fn reset_totals(&mut self, name: &str) {
+        let Some(scene) = &mut self.scene else { return };
+        for RuleSettings { rule, .. } in self.settings.iter().filter(|settings| parts(&settings.rule.name).0 == name) {
+            scene.set_totals(&rule.name, Counters::default());
+        }
+        self.has_counted = false;
     }
 
     /// Returns whether totals have changed with the last frame.
@@ -250,7 +326,7 @@ impl CameraRules {
         to: (&Arc<str>, &Outlet),
     ) {
         self.settings = Arc::clone(settings);
-        self.counted = None;
+        self.has_counted = false;
         self.looks_ns = [0; 2];
         self.days.retain(|(name, ..)| settings.iter().any(|settings| settings.rule.name == *name));
         let rules: Vec<_> = settings.iter().map(|settings| settings.rule(size, labels)).collect();
@@ -324,20 +400,20 @@ impl CameraRules {
         self.looks_ns = [now_ns, u64::MAX];
         let settings = Arc::clone(&self.settings);
         let mut is_set = true;
-        for RuleSettings { rule, schedule, .. } in settings.iter() {
+        for RuleSettings { rule, enabled, schedule, .. } in settings.iter() {
             let name = &rule.name;
             let Some(scene) = &mut self.scene else { return };
             // A reload may have removed the schedule while the rule was off.
-            let mut is_active = true;
+            let mut is_active = *enabled;
             if let Some(schedule) = schedule {
                 let look = schedule.look(now_ns);
                 self.looks_ns[1] = self.looks_ns[1].min(look.until_ns);
-                is_active = look.is_active;
+                is_active &= look.is_active;
                 is_set &= look.day.is_some();
                 if let (Some(minute), Some(day)) = (schedule.reset, look.day) {
                     let (events, (of, kind)) = (&to.1.events, name_and_kind(rule));
                     let mut reset = || {
-                        self.counted = None;
+                        self.has_counted = false;
                         scene.set_totals(name, Counters::default());
                         events.set_totals(to.0, of, kind, RuleTotals { day: Some(day), ..RuleTotals::default() });
                     };
@@ -394,7 +470,9 @@ impl CameraRules {
                 None => EventTotals { begun: counters.begun.max(counters.taken), inside: Some(counters.inside) },
             });
             let since_ns = timestamp.realtime_ns.saturating_sub(nanoseconds(event.ago));
-            let pictured = self.pictured.iter().position(|pictured| pictured.event == event.id);
+            let under_way = self.under_way.iter().position(|known| known.event == event.id);
+            let known = under_way.map(|at| &self.under_way[at]);
+            let filmed = self.clips.iter().position(|(filmed, ..)| *filmed == event.id);
             let (rule, part) = parts(&event.rule);
             let message = EventMessage {
                 schema: EVENT_SCHEMA,
@@ -417,7 +495,10 @@ impl CameraRules {
                 label: object.map(|object| class_label(labels, object.class_id)),
                 score: object.and_then(|object| rounded_score(object.score)),
                 bounds: object.map(|object| inside(object.bounds, self.size)),
-                image: pictured.map(|at| Arc::clone(&self.pictured[at].image)),
+                image: known.and_then(|known| known.image.clone()),
+                attributes: known.map(|known| plain(&known.attributes)).unwrap_or_default(),
+                path: event.path.iter().map(|point| point.map(|part| rounded_pixels(f64::from(part)) as f32)).collect(),
+                clip: filmed.map(|at| Arc::clone(&self.clips[at].1)),
                 count: event.count,
                 // The ground is in metres.
                 speed_kmh: event.speed.and_then(|metres_per_second| significant(metres_per_second * 3.6)),
@@ -429,8 +510,12 @@ impl CameraRules {
             let totals = counters
                 .zip(settings)
                 .map(|(counters, settings)| RuleTotals { day, ..totals_of(&counters, &settings.rule.kind) });
-            if let Some(at) = pictured.filter(|_| matches!(event.phase, Phase::End | Phase::Moment)) {
-                self.pictured.swap_remove(at);
+            if let Some(at) = under_way.filter(|_| matches!(event.phase, Phase::End | Phase::Moment)) {
+                self.under_way.swap_remove(at);
+            }
+            if let Some(at) = filmed.filter(|_| matches!(event.phase, Phase::End | Phase::Moment)) {
+                let (_, clip, recorder) = self.clips.swap_remove(at);
+                recorder.end(&clip, self.time);
             }
             outlet.events.publish(message, totals);
         }
@@ -462,6 +547,24 @@ fn totals_of(counters: &Counters, kind: &Kind) -> RuleTotals {
 fn inside([x1, y1, x2, y2]: [f32; 4], [width, height]: [u32; 2]) -> BoxMessage {
     let (width, height) = (width as f32, height as f32);
     box_of([x1.clamp(0.0, width), y1.clamp(0.0, height), x2.clamp(0.0, width), y2.clamp(0.0, height)])
+}
+
+/// Returns attributes by name, without scores.
+fn plain(attributes: &AttributesMessage) -> BTreeMap<String, PlainAttribute> {
+    attributes.0.iter().map(|(name, attribute)| (name.to_string(), attribute.into())).collect()
+}
+
+/// Whether two sets of attributes differ by numbers and scores only.
+fn has_same_labels(a: &AttributesMessage, b: &AttributesMessage) -> bool {
+    let labels = |attribute: &AttributeMessage| match attribute {
+        AttributeMessage::Label(one) => vec![Arc::clone(&one.label)],
+        AttributeMessage::Labels { labels } => labels.iter().map(|one| Arc::clone(&one.label)).collect(),
+        AttributeMessage::Number { .. } => Vec::new(),
+    };
+    let names_and_labels = |attributes: &AttributesMessage| -> Vec<_> {
+        attributes.0.iter().map(|(name, attribute)| (Arc::clone(name), labels(attribute))).collect()
+    };
+    names_and_labels(a) == names_and_labels(b)
 }
 
 fn nanoseconds(duration: Duration) -> u64 {

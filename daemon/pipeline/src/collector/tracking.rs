@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use visiond_annotate::annotator::Annotator;
+use visiond_annotate::annotator::{Annotator, EventImage};
+use visiond_clips::recorder::ClipRecorder;
 use visiond_engine::detector::class_label;
 use visiond_events::EndReason;
 use visiond_message::MessageModel;
@@ -77,8 +78,8 @@ pub struct FrameTracks<'a> {
 pub struct TrackBuffers {
     observations: Vec<Observation<'static>>,
     step: Step,
-    /// The names of the images of events that the frame is for.
-    images: Vec<Arc<str>>,
+    /// The images of events that the frame is for.
+    images: Vec<EventImage>,
 }
 
 impl TrackBuffers {
@@ -87,8 +88,8 @@ impl TrackBuffers {
         &self.step.tracks
     }
 
-    /// Returns the names of the images of events that the frame of the last step is for.
-    pub fn images(&self) -> &[Arc<str>] {
+    /// Returns the images of events that the frame of the last step is for.
+    pub fn images(&self) -> &[EventImage] {
         &self.images
     }
 
@@ -156,23 +157,30 @@ impl CameraTracks {
         FrameTracks { reports: &step.tracks, smooth: settings.smooth }
     }
 
-    /// Publishes and counts the events of the camera's lines and zones in the last step, and finds the images of events that the frame is
-    /// for.
+    /// Publishes and counts the events of the camera's lines and zones in the last step, finds the images of events that the frame is for,
+    /// and begins and ends their clips.
     pub fn apply_rules(
         &mut self,
         settings: &TrackSettings,
         result: &LaneResult<'_>,
         TrackBuffers { step, images, .. }: &mut TrackBuffers,
-        annotator: Option<&Annotator>,
+        media: (Option<&Annotator>, Option<&Arc<ClipRecorder>>),
         (metrics, outlet): (&CameraMetrics, &Outlet),
     ) {
         let reports = (&*step.tracks, &*step.ended);
-        self.rules.step(&settings.rules, result, reports, annotator, (&metrics.name, outlet));
+        self.rules.step(&settings.rules, result, reports, media, (&metrics.name, outlet));
         images.clear();
         images.append(self.rules.images());
         if self.rules.has_news() {
             metrics.count_rules(self.rules.counts());
         }
+    }
+
+    /// Resets the totals of a line or zone.
+    pub fn reset_totals(&mut self, rule: &str, metrics: &CameraMetrics, outlet: &Outlet) {
+        self.rules.reset_totals(rule);
+        outlet.events.reset_totals(&metrics.name, rule);
+        metrics.count_rules(self.rules.counts());
     }
 
     /// Compares the classes in new settings with those of the model at the next frame.

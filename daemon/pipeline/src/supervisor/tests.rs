@@ -67,11 +67,11 @@ fn starts(name: &str, orders: &Arc<Orders>) -> CameraSpec {
     CameraSpec {
         name: name.into(),
         open: Some(Box::new(open)),
-        changes_masks: false,
         preview: None,
         max_fps: None,
         delivery: Delivery::Lossless,
         annotator: None,
+        recorder: None,
         track: None,
         ignored: Vec::new(),
         keeps_tracks: false,
@@ -84,11 +84,11 @@ fn stays(name: &str) -> CameraSpec {
     CameraSpec {
         name: name.into(),
         open: None,
-        changes_masks: false,
         preview: None,
         max_fps: None,
         delivery: Delivery::Lossless,
         annotator: None,
+        recorder: None,
         track: None,
         ignored: Vec::new(),
         keeps_tracks: false,
@@ -106,7 +106,7 @@ fn lane(with_model: bool, cameras: Vec<CameraSpec>) -> PipelineSpec {
         build: Box::new(move || Ok(make())),
         cascade: Cascade::default(),
     });
-    PipelineSpec { lanes: vec![LaneSpec { model: "fake".into(), new_model }], cameras }
+    PipelineSpec { lanes: vec![LaneSpec { model: "fake".into(), new_model }], cameras, with_new_masks: Vec::new() }
 }
 
 /// The lane "fake" that runs, and a new lane "two".
@@ -377,8 +377,9 @@ fn a_run_in_flight_publishes_nothing_once_its_cameras_privacy_masks_have_changed
         let camera = Arc::clone(&pipeline.lanes()[0].cameras[0]);
         wait_until("a run in flight", || waits.load(Ordering::SeqCst));
         let hold = pipeline.hold().unwrap();
-        let again = CameraSpec { changes_masks, ..starts("a", &Arc::default()) };
-        pipeline.change(lane(false, vec![again])).unwrap();
+        let mut again = lane(false, vec![starts("a", &Arc::default())]);
+        again.with_new_masks.extend(changes_masks.then(|| "a".into()));
+        pipeline.change(again).unwrap();
         drop(hold);
         is_held.store(false, Ordering::SeqCst);
         let first = messages.recv_timeout(HANG).unwrap().sequence;

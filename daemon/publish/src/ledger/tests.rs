@@ -56,6 +56,29 @@ fn told(sent: &Sent) -> Vec<String> {
     sent.iter().map(words).collect()
 }
 
+#[test]
+fn totals_that_a_command_reset_are_0_after_a_crash_and_of_the_same_day() {
+    let folder = tempfile::tempdir().unwrap();
+    let (running, _sent) = ledger(folder.path());
+    let of_day = |begun, day| RuleTotals { begun, day: Some(day), ..RuleTotals::default() };
+    running.publish(event(1, EventPhase::Moment, "a"), Some(of_day(7, 20_000)));
+    let other = EventMessage { rule: "yard".into(), ..event(2, EventPhase::Moment, "b") };
+    running.publish(other, Some(of_day(5, 20_000)));
+    running.flush(hang());
+    running.reset_totals("gate", "dock");
+    running.reset_totals("gate", "gone");
+    running.flush(hang());
+    let crashed = crash(folder.path());
+    let (next, _sent) = ledger(crashed.path());
+    for ledger in [&running, &next] {
+        assert_eq!(ledger.totals("gate", "dock", "zone"), of_day(0, 20_000));
+        assert_eq!(ledger.totals("gate", "yard", "zone"), of_day(5, 20_000));
+    }
+    // An event that comes later counts from 0.
+    running.publish(event(3, EventPhase::Moment, "c"), Some(of_day(1, 20_000)));
+    assert_eq!(running.totals("gate", "dock", "zone"), of_day(1, 20_000));
+}
+
 /// Copies the files of a running ledger, as a crash would leave them.
 fn crash(folder: &Path) -> tempfile::TempDir {
     let copy = tempfile::tempdir().unwrap();

@@ -10,6 +10,7 @@ use serde_json::Value;
 use visiond_config::types::{MqttProtocol, MqttSinkConfig, SinkConfig};
 use visiond_live::{Live, PictureStream};
 use visiond_message::status::CameraStatus;
+use visiond_message::{Message, SettingsMessage, StateMessage};
 use visiond_telemetry::metrics::{CameraLanes, ModelValues, Phase, cameras_of};
 use visiond_telemetry::rules::RuleFacts;
 
@@ -18,7 +19,7 @@ use super::codec::{Incoming, JSON, Publish, STATE_QOS};
 use super::discovery::{self, Discovery, Ids, MODELS_SEPARATOR};
 use super::session::MqttSession;
 use super::topics::{DETECTIONS, SNAPSHOT, STATE, Topics};
-use crate::sink::SinkContext;
+use crate::sink::{CommandedCamera, Commander, SinkContext};
 
 /// How many retained messages may wait to be sent before states and snapshots also wait, because the broker accepts nothing.
 const MOST_WAITING: usize = 256;
@@ -51,6 +52,7 @@ struct Snapshot {
 /// The cameras that this sink publishes.
 pub struct RetainedCameras {
     live: Arc<Live>,
+    commander: Option<Arc<dyn Commander>>,
     config: MqttSinkConfig,
     /// The configured cameras; empty: all.
     chosen: Vec<String>,
@@ -81,6 +83,8 @@ struct Known {
     values: Vec<Arc<ModelValues>>,
     /// Its lines and zones.
     rules: Vec<RuleFacts>,
+    /// The lines and zones that get commands; `None` if the camera gets none.
+    commanded: Option<Vec<String>>,
     /// The form of its ids in Home Assistant; `None` while it depends on a search for retained messages that has not ended.
     ids: Option<Ids>,
     /// Discovery topics that the broker retained: with ids of the first form, or with distinct ids while `ids` is undecided.
@@ -108,6 +112,7 @@ impl RetainedCameras {
     pub fn new(sink: &SinkConfig, config: &MqttSinkConfig, context: &SinkContext, topics: &Topics) -> Self {
         Self {
             live: Arc::clone(&context.live),
+            commander: context.commander.clone(),
             config: config.clone(),
             chosen: sink.cameras.clone(),
             topics: topics.clone(),
@@ -144,7 +149,12 @@ impl RetainedCameras {
         self.known.values_mut().for_each(|known| known.tracker.forget());
         self.next_snapshots.clear();
         self.snapshots.lock().clear();
+        // The settings that made a new session may also have switched discovery off.
+        let discovery = self.discovery.as_ref();
+        let is_off = |topic: &String| discovery.is_none_or(|discovery| !discovery.has(topic));
+        let outdated: Vec<_> = self.announced.keys().filter(|topic| is_off(topic)).cloned().collect();
         self.announced.clear();
+        outdated.into_iter().for_each(|topic| self.clear_later(topic));
         self.stale = true;
         self.retained_scan = if session.retains() { RetainedScan::Pending } else { RetainedScan::Done };
         self.tick(session, now);
@@ -167,11 +177,24 @@ impl RetainedCameras {
             }
         }
         let mut there = BTreeSet::new();
+        let commander = self.commander.as_ref().filter(|_| self.config.commands);
+        let commanded = commander.map(|commander| commander.cameras());
         for known in cameras_of(&self.live.lanes()) {
             let name = &known.camera.name;
             if self.is_chosen(name) {
                 there.insert(Arc::clone(name));
-                self.camera(session, &known, now);
+                let commanded = commanded.as_ref().and_then(|cameras| cameras.get(&**name));
+                self.camera(session, &known, commanded.map(|camera| &camera.settings), now);
+            }
+        }
+        for (name, camera) in commanded.iter().flat_map(|cameras| cameras.iter()) {
+            if self.is_chosen(name) && !there.contains(&**name) {
+                let name: Arc<str> = name.as_str().into();
+                if !camera.settings.enabled {
+                    self.disabled_camera(session, &name, camera, now);
+                }
+                // One that is being switched on has no lane yet.
+                there.insert(name);
             }
         }
         let gone: Vec<_> = self.known.keys().filter(|name| !there.contains(*name)).cloned().collect();
@@ -342,7 +365,14 @@ impl RetainedCameras {
         }
     }
 
-    fn camera(&mut self, session: &mut MqttSession, of: &CameraLanes<'_>, now: Instant) {
+    /// Publishes a camera that runs. `settings` are those that commands change.
+    fn camera(
+        &mut self,
+        session: &mut MqttSession,
+        of: &CameraLanes<'_>,
+        settings: Option<&SettingsMessage>,
+        now: Instant,
+    ) {
         let (camera, name, models) = (of.camera, &of.camera.name, of.models());
         let values: Vec<_> = of.lanes.iter().map(|lane| lane.values()).collect();
         let view = self.live.view(name);
@@ -358,7 +388,7 @@ impl RetainedCameras {
             self.stale = true;
             let after = known.detections(&self.topics, name);
             for topic in before.into_iter().filter(|topic| self.config.retain && !after.contains(topic)) {
-                session.publish(Publish::retained(topic, Bytes::new(), STATE_QOS, Some(JSON)));
+                session.publish(clearing(topic));
             }
         }
         let rules = camera.rules();
@@ -366,25 +396,16 @@ impl RetainedCameras {
             known.rules = rules;
             self.stale = true;
         }
-        // The broker retains a snapshot and detections of frames with the old masks.
-        if std::mem::replace(&mut known.mask_changes, mask_changes) != mask_changes {
-            let snapshot = Some(self.topics.snapshot(name)).filter(|_| !self.config.snapshot_interval.is_zero());
-            let detections = known.detections(&self.topics, name);
-            for topic in snapshot.into_iter().chain(detections.into_iter().filter(|_| self.config.retain)) {
-                session.publish(Publish::retained(topic, Bytes::new(), STATE_QOS, Some(JSON)));
-            }
+        self.stale |= known.set_commanded(settings);
+        if let Some(topics) = known.masked(mask_changes, name, (&self.config, &self.topics)) {
+            topics.into_iter().for_each(|topic| session.publish(clearing(topic)));
             self.next_snapshots.remove(name);
         }
         let status = CameraStatus { model: known.models.to_string(), ..camera.status() };
         let newest = self.live.messages().latest_of(name);
         let newest: Vec<_> = newest.iter().filter_map(|published| published.frame().map(|frame| &**frame)).collect();
-        let tracker = &mut known.tracker;
-        let state = tracker.look(status, &newest, self.config.occupancy_hold, now);
-        if tracker.due(&state, self.config.state_interval, now) {
-            match serde_json::to_vec(&state) {
-                Ok(json) => session.publish(self.retained(self.topics.state(name), json.into(), JSON)),
-                Err(error) => log::error!("cannot write the state of camera {name} as JSON: {error}"),
-            }
+        if let Some(state) = known.due_state(status, (&newest, settings), &self.config, now) {
+            session.publish(self.retained(self.topics.state(name), state, JSON));
         }
         let interval = self.config.snapshot_interval;
         let is_due = self.next_snapshots.get(name).is_none_or(|next| now >= *next);
@@ -401,6 +422,31 @@ impl RetainedCameras {
                     snapshots.lock().push(Snapshot { camera, jpeg, mask_changes });
                 }
             });
+        }
+    }
+
+    /// Publishes a camera that is switched off, so that a command can switch it on.
+    fn disabled_camera(
+        &mut self,
+        session: &mut MqttSession,
+        name: &Arc<str>,
+        CommandedCamera { models, settings }: &CommandedCamera,
+        now: Instant,
+    ) {
+        let mask_changes = self.live.view(name).mask_changes();
+        let known = self.known.entry(Arc::clone(name)).or_insert_with(|| {
+            self.stale = true;
+            // It has not run since the start.
+            Known { models: models.as_str().into(), mask_changes, ..Known::default() }
+        });
+        self.stale |= known.set_commanded(Some(settings));
+        if let Some(topics) = known.masked(mask_changes, name, (&self.config, &self.topics)) {
+            topics.into_iter().for_each(|topic| session.publish(clearing(topic)));
+            self.next_snapshots.remove(name);
+        }
+        let status = CameraStatus::disabled(name, &known.models);
+        if let Some(state) = known.due_state(status, (&[], Some(settings)), &self.config, now) {
+            session.publish(self.retained(self.topics.state(name), state, JSON));
         }
     }
 
@@ -458,10 +504,66 @@ impl RetainedCameras {
     }
 }
 
+/// Returns a message that clears what the broker retains.
+fn clearing(topic: String) -> Publish {
+    Publish::retained(topic, Bytes::new(), STATE_QOS, Some(JSON))
+}
+
 impl Known {
     /// Returns the camera's discovery messages.
     fn discovery(&self, discovery: &Discovery, camera: &str, ids: Ids) -> Vec<(String, Value)> {
-        discovery.camera(camera, ids, &self.models, &self.values, &self.rules)
+        let mut all = discovery.camera(camera, ids, &self.models, &self.values, &self.rules);
+        if let Some(rules) = &self.commanded {
+            all.extend(discovery.commands(camera, ids, &self.models, rules));
+        }
+        all
+    }
+
+    /// Notes which of its settings commands change; returns whether these are others now.
+    fn set_commanded(&mut self, settings: Option<&SettingsMessage>) -> bool {
+        let is_same = match (&self.commanded, settings) {
+            (Some(known), Some(settings)) => known.iter().eq(settings.rules.keys()),
+            (known, settings) => known.is_none() && settings.is_none(),
+        };
+        if !is_same {
+            self.commanded = settings.map(|settings| settings.rules.keys().cloned().collect());
+        }
+        !is_same
+    }
+
+    /// Returns the topics to clear if the privacy masks have changed or the camera was switched off: the broker retains a snapshot and
+    /// detections from before.
+    fn masked(
+        &mut self,
+        mask_changes: u64,
+        camera: &str,
+        (config, topics): (&MqttSinkConfig, &Topics),
+    ) -> Option<Vec<String>> {
+        if std::mem::replace(&mut self.mask_changes, mask_changes) == mask_changes {
+            return None;
+        }
+        let snapshot = Some(topics.snapshot(camera)).filter(|_| !config.snapshot_interval.is_zero());
+        let detections = self.detections(topics, camera).into_iter().filter(|_| config.retain);
+        Some(snapshot.into_iter().chain(detections).collect())
+    }
+
+    /// Returns the camera's state as JSON, if it is to be published now.
+    fn due_state(
+        &mut self,
+        status: CameraStatus,
+        (newest, settings): (&[&Message], Option<&SettingsMessage>),
+        config: &MqttSinkConfig,
+        now: Instant,
+    ) -> Option<Bytes> {
+        let state = self.tracker.look(status, newest, config.occupancy_hold, now);
+        let state = StateMessage { settings: settings.cloned(), ..state };
+        if !self.tracker.due(&state, config.state_interval, now) {
+            return None;
+        }
+        let json = serde_json::to_vec(&state);
+        json.inspect_err(|error| log::error!("cannot write the state of camera {} as JSON: {error}", state.camera))
+            .ok()
+            .map(Bytes::from)
     }
 
     /// Returns the topics of the camera's detections: its own, and one for each further model that has messages of its own.
@@ -479,8 +581,8 @@ mod tests {
     use bytes::BytesMut;
     use rumqttc::v5::mqttbytes::v5;
     use tokio::io::{AsyncReadExt, DuplexStream, duplex};
+    use visiond_config::command::{Command, CommandError};
     use visiond_config::types::MqttProtocol;
-    use visiond_message::Message;
     use visiond_message::Published;
     use visiond_message::testing::{door_message, model};
     use visiond_system::testing::{HANG, at_once};
@@ -492,7 +594,7 @@ mod tests {
     #[test]
     fn a_broker_that_invents_cameras_without_end_fills_no_memory() {
         let (config, live) = (MqttSinkConfig::default(), Live::new());
-        let context = SinkContext { live, device: "gate".into() };
+        let context = SinkContext { live, device: "gate".into(), commander: None };
         let topics = Topics::new("visiond", "gate");
         let mut cameras = RetainedCameras::new(&SinkConfig::default(), &config, &context, &topics);
         let (stream, _broker) = tokio::io::duplex(1);
@@ -533,8 +635,10 @@ mod tests {
 
     impl Bench {
         fn new(sink: &SinkConfig, config: &MqttSinkConfig) -> Self {
-            let (context, topics) =
-                (SinkContext { live: Live::new(), device: "gate".into() }, Topics::new("visiond", "gate"));
+            let (context, topics) = (
+                SinkContext { live: Live::new(), device: "gate".into(), commander: None },
+                Topics::new("visiond", "gate"),
+            );
             let cameras = RetainedCameras::new(sink, config, &context, &topics);
             let (stream, broker) = duplex(1 << 20);
             let (codec, limits) = (Codec(MqttProtocol::V5), BrokerLimits::default());
@@ -740,6 +844,23 @@ mod tests {
             let said = bench.said().await;
             assert_eq!((topics_of(&said)[0], said.len()), ("cameras/door/state", 5), "{said:?}");
             assert!(said.iter().all(|(_, payload)| payload.is_empty()), "{said:?}");
+            // A reload that switches discovery off, or moves it, and also makes a new session.
+            for (home_assistant, prefix, announced) in [(false, "homeassistant", 0), (true, "other", 3)] {
+                let config = MqttSinkConfig { home_assistant, discovery_prefix: prefix.to_owned(), ..off.clone() };
+                bench.cameras.configure(&SinkConfig::default(), &off, &bench.context, &bench.topics);
+                bench.cameras.begin(&mut bench.session, start);
+                bench.said().await;
+                bench.cameras.configure(&SinkConfig::default(), &config, &bench.context, &bench.topics);
+                bench.cameras.begin(&mut bench.session, start);
+                let said = bench.said().await;
+                let count = |prefix: &str, is_there: bool| {
+                    let is = |(topic, payload): &&(String, String)| {
+                        topic.starts_with(prefix) && topic.ends_with("/config") && payload.is_empty() != is_there
+                    };
+                    said.iter().filter(is).count()
+                };
+                assert_eq!((count("homeassistant/", false), count("other/", true)), (3, announced), "{said:?}");
+            }
         });
     }
 
@@ -753,7 +874,7 @@ mod tests {
             let start = Instant::now();
             bench.tick(start).await;
             let due = bench.cameras.next_snapshots["door"];
-            bench.context.live.change_masks("door");
+            bench.context.live.forget_frames("door");
             // It was made before the change, and no client has it yet.
             bench.cameras.snapshots.lock().push(snapshot("door", b"old", 0));
             let said = bench.tick(start + SECOND).await;
@@ -948,6 +1069,75 @@ mod tests {
             door.set_rules(std::iter::empty());
             assert_eq!(changed(&bench.tick(start + 3 * SECOND).await), of("yard", false));
         });
+    }
+
+    /// The cameras of a configuration.
+    #[derive(Debug, Default)]
+    struct Configured(Mutex<Arc<BTreeMap<String, CommandedCamera>>>);
+
+    impl Configured {
+        fn set(&self, cameras: &[(&str, bool)]) {
+            let camera = |(name, enabled): &(&str, bool)| {
+                let settings = SettingsMessage { enabled: *enabled, ..SettingsMessage::default() };
+                ((*name).to_owned(), CommandedCamera { models: "objects".to_owned(), settings })
+            };
+            *self.0.lock() = Arc::new(cameras.iter().map(camera).collect());
+        }
+    }
+
+    impl Commander for Configured {
+        fn cameras(&self) -> Arc<BTreeMap<String, CommandedCamera>> {
+            Arc::clone(&self.0.lock())
+        }
+
+        fn request(&self, _: Command) -> Result<(), CommandError> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_camera_that_is_switched_off_keeps_its_entities_and_says_so_and_one_that_is_removed_does_not() {
+        run(async {
+            let config = MqttSinkConfig { commands: true, ..everything() };
+            let mut bench = Bench::new(&SinkConfig::default(), &config);
+            let configured = Arc::new(Configured::default());
+            bench.cameras.commander = Some(Arc::<Configured>::clone(&configured) as Arc<dyn Commander>);
+            let door = Arc::new(CameraMetrics::new("door".into()));
+            door.enter(Phase::Streaming);
+            configured.set(&[("door", true), ("yard", false)]);
+            bench.run("objects", &[&door]);
+            let start = Instant::now();
+            let said = bench.tick(start).await;
+            let state = |said: &[(String, String)], camera: &str| -> Value {
+                let topic = bench_topic(camera);
+                let state = said.iter().find(|(of, _)| *of == topic).map(|(_, state)| state.clone());
+                state.map_or(Value::Null, |state| serde_json::from_str(&state).unwrap())
+            };
+            let (of_door, of_yard) = (state(&said, "door"), state(&said, "yard"));
+            assert_eq!((&of_door["phase"], &of_door["settings"]["enabled"]), (&"streaming".into(), &true.into()));
+            assert_eq!((&of_yard["phase"], &of_yard["settings"]["enabled"]), (&"disabled".into(), &false.into()));
+            let switches = |said: &[(String, String)]| said.iter().filter(|(of, _)| of.contains("/switch/")).count();
+            assert_eq!(switches(&said), 2);
+            // The door is switched off: nothing is cleared but what shows frames.
+            configured.set(&[("door", false), ("yard", false)]);
+            bench.context.live.forget_frames("door");
+            bench.context.live.set_lanes(Vec::new());
+            let said = bench.tick(start + 2 * SECOND).await;
+            let cleared: Vec<_> = said.iter().filter(|(_, payload)| payload.is_empty()).cloned().collect();
+            assert_eq!(topics_of(&cleared), ["cameras/door/snapshot", "cameras/door/detections"]);
+            assert_eq!(state(&said, "door")["phase"], "disabled");
+            // It is being switched on, and has no lane yet.
+            configured.set(&[("door", true), ("yard", false)]);
+            assert_eq!(bench.tick(start + 2 * SECOND).await, []);
+            configured.set(&[("yard", false)]);
+            let said = bench.tick(start + 4 * SECOND).await;
+            assert!(said.iter().any(|(of, payload)| *of == bench_topic("door") && payload.is_empty()), "{said:?}");
+            assert!(said.iter().any(|(of, payload)| of.contains("/switch/") && payload.is_empty()), "{said:?}");
+        });
+    }
+
+    fn bench_topic(camera: &str) -> String {
+        Topics::new("visiond", "gate").state(camera)
     }
 
     #[test]

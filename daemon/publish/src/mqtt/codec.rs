@@ -18,8 +18,8 @@ pub const JSON: &str = "application/json";
 /// QoS of availability, states, snapshots and discovery.
 pub const STATE_QOS: u32 = 1;
 
-/// The largest packet accepted from the broker, in bytes. visiond subscribes only to discovery and states, which are small.
-const MAX_INCOMING: usize = 1 << 20;
+/// The largest packet accepted from the broker, in bytes. visiond subscribes only to discovery, states and commands, which are small.
+pub const MAX_INCOMING: usize = 1 << 20;
 
 pub const PINGREQ: [u8; 2] = [0xC0, 0];
 /// DISCONNECT, which discards the will.
@@ -116,6 +116,8 @@ pub enum Packet {
     PubRec(u16, Result<(), Refusal>),
     /// PUBCOMP (QoS 2): the exchange is complete.
     PubComp(u16),
+    /// SUBACK: the answer to the subscription of this packet id, and whether the broker accepts all of it.
+    SubAck(u16, bool),
     /// UNSUBACK: a subscription has ended.
     UnsubAck,
     /// PINGRESP.
@@ -136,6 +138,15 @@ pub struct Incoming {
     pub payload: Bytes,
     /// The broker had retained the message before this session.
     pub retained: bool,
+}
+
+/// A PUBLISH that is larger than [`MAX_INCOMING`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Oversized {
+    /// The size of the packet with its header.
+    pub bytes: usize,
+    /// `None` until it has arrived.
+    pub topic: Option<String>,
 }
 
 /// Why the broker refuses a message.
@@ -254,6 +265,25 @@ impl Codec {
         }
     }
 
+    /// Returns the PUBLISH that `input` begins with if it is larger than visiond accepts. MQTT 5 tells the broker the limit; a broker of
+    /// MQTT 3.1.1 passes on what any client has sent.
+    pub fn oversized(self, input: &[u8]) -> Option<Oversized> {
+        const PUBLISH: u8 = 3;
+        let (kind, rest) = input.split_first()?;
+        if self.0 != MqttProtocol::V3 || kind >> 4 != PUBLISH {
+            return None;
+        }
+        // Seven bits of the length in each byte, the lowest first; the last one is less than 0x80.
+        let digits = rest.iter().take(4).position(|byte| *byte < 0x80)? + 1;
+        let (length, body) = rest.split_at(digits);
+        let length = length.iter().rev().fold(0, |length, byte| length << 7 | usize::from(byte & 0x7f));
+        let topic = |body: &[u8]| {
+            let (size, rest) = body.split_first_chunk()?;
+            rest.get(..usize::from(u16::from_be_bytes(*size))).map(|topic| String::from_utf8_lossy(topic).into_owned())
+        };
+        (length > MAX_INCOMING).then(|| Oversized { bytes: 1 + digits + length, topic: topic(body) })
+    }
+
     /// Takes the next packet out of `input`; `None` if it is incomplete.
     pub fn decode(self, input: &mut BytesMut) -> Result<Option<Packet>, String> {
         match self.0 {
@@ -301,6 +331,10 @@ fn packet_v3(packet: &v4::Packet) -> Packet {
         v4::Packet::PubAck(ack) => Packet::PubAck(ack.pkid, Ok(())),
         v4::Packet::PubRec(ack) => Packet::PubRec(ack.pkid, Ok(())),
         v4::Packet::PubComp(ack) => Packet::PubComp(ack.pkid),
+        v4::Packet::SubAck(ack) => {
+            let accepts = |code: &v4::SubscribeReasonCode| matches!(code, v4::SubscribeReasonCode::Success(_));
+            Packet::SubAck(ack.pkid, ack.return_codes.iter().all(accepts))
+        }
         v4::Packet::UnsubAck(_) => Packet::UnsubAck,
         v4::Packet::PingResp => Packet::PingResp,
         v4::Packet::Publish(message) => Packet::Publish(Incoming {
@@ -340,6 +374,10 @@ fn packet_v5(packet: v5::Packet) -> Packet {
             Packet::PubRec(ack.pkid, accepted.then_some(()).ok_or_else(|| refusal(ack.reason, words)))
         }
         v5::Packet::PubComp(ack) => Packet::PubComp(ack.pkid),
+        v5::Packet::SubAck(ack) => {
+            let accepts = |code: &v5::SubscribeReasonCode| matches!(code, v5::SubscribeReasonCode::Success(_));
+            Packet::SubAck(ack.pkid, ack.return_codes.iter().all(accepts))
+        }
         v5::Packet::UnsubAck(_) => Packet::UnsubAck,
         v5::Packet::PingResp(_) => Packet::PingResp,
         v5::Packet::Publish(message) => Packet::Publish(Incoming {
@@ -523,6 +561,22 @@ mod tests {
         Codec(MqttProtocol::V5).connect(&Connect::default(), &mut out).unwrap();
         let v5::Packet::Connect(connect, ..) = v5::Packet::read(&mut out, None).unwrap() else { panic!() };
         assert_eq!(connect.properties.unwrap().max_packet_size, Some(1 << 20));
+    }
+
+    #[test]
+    fn a_message_that_is_too_large_is_known_by_its_first_bytes() {
+        let start = [&[0x31, 0x81, 0x80, 0x40, 0, 3][..], b"a/b", &[0; 100]].concat();
+        let found = |end: usize| Codec(MqttProtocol::V3).oversized(&start[..end]);
+        let oversized = |topic: Option<&str>| Some(Oversized { bytes: (1 << 20) + 5, topic: topic.map(str::to_owned) });
+        assert_eq!((found(0), found(3)), (None, None), "its length is not there");
+        assert_eq!((found(4), found(8)), (oversized(None), oversized(None)));
+        assert_eq!((found(9), found(start.len())), (oversized(Some("a/b")), oversized(Some("a/b"))));
+        assert_eq!(Codec(MqttProtocol::V5).oversized(&start), None, "the broker knows the limit");
+        for other in
+            [[0x31, 0x80, 0x80, 0x40, 0, 0], [0x41, 0x81, 0x80, 0x40, 0, 0], [0x31, 0xff, 0xff, 0xff, 0xff, 0x7f]]
+        {
+            assert_eq!(Codec(MqttProtocol::V3).oversized(&other), None);
+        }
     }
 
     #[test]

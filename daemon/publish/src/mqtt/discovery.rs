@@ -7,7 +7,8 @@ use visiond_config::types::{MessageKind, MqttSinkConfig, SinkConfig};
 use visiond_telemetry::metrics::ModelValues;
 use visiond_telemetry::rules::RuleFacts;
 
-use super::topics::Topics;
+use super::commands::{OFF, ON, PRESS};
+use super::topics::{ENABLED, MIN_SCORE, RESET, SCORE_THRESHOLD, Topics};
 
 /// The prefixes of entity names that depend on the model.
 const SHARE: &str = "share_";
@@ -55,10 +56,8 @@ impl Discovery {
         rules: &[RuleFacts],
     ) -> Vec<(String, Value)> {
         let mut all = Vec::new();
-        let (device_id, object) = (self.device_id(camera, ids), object(camera, ids));
         let mut add = |component: &str, entity: &str, name: &str, more: Value| {
-            let topic = format!("{}/{component}/visiond_{}/{object}_{entity}/config", self.prefix, self.device);
-            all.push((topic, self.entity(camera, &device_id, models, entity, name, more)));
+            all.push(self.entity((camera, ids, models), component, entity, name, more));
         };
         let state = self.topics.state(camera);
         let sensor = |icon: &str, template: &str| json!({ "icon": icon, "state_class": "measurement", "state_topic": state, "value_template": template });
@@ -148,6 +147,11 @@ impl Discovery {
         format!("{}/+/visiond_{}/+/config", self.prefix, self.device)
     }
 
+    /// Whether a topic has the prefix of discovery.
+    pub fn has(&self, topic: &str) -> bool {
+        topic.strip_prefix(&self.prefix).is_some_and(|rest| rest.starts_with('/'))
+    }
+
     /// Whether a topic has the prefix of this camera's topics; cheaper than [`Self::camera`].
     pub fn may_be_of(&self, camera: &str, ids: Ids, topic: &str) -> bool {
         let below = topic.strip_prefix(&self.prefix).and_then(|rest| rest.strip_prefix('/')?.split_once('/'));
@@ -175,7 +179,61 @@ impl Discovery {
         }
     }
 
-    fn entity(&self, camera: &str, id: &str, models: &str, entity: &str, name: &str, more: Value) -> Value {
+    /// Returns the discovery messages of what commands change, by topic: the camera's settings and those of its lines and zones. They are
+    /// available while visiond is online, also for a camera that is switched off.
+    pub fn commands(&self, camera: &str, ids: Ids, models: &str, rules: &[String]) -> Vec<(String, Value)> {
+        let state = self.topics.state(camera);
+        let online = json!([{ "topic": self.topics.availability() }]);
+        let mut all = Vec::new();
+        let mut add = |component: &str, entity: &str, name: &str, icon: &str, command: String, more: Value| {
+            let mut all_keys =
+                json!({ "availability": online, "entity_category": "config", "icon": icon, "command_topic": command });
+            merge(&mut all_keys, more);
+            all.push(self.entity((camera, ids, models), component, entity, name, all_keys));
+        };
+        let switch = |is_on: String| {
+            let template = format!("{{% set on = {is_on} %}}{{{{ none if on is none else 'ON' if on else 'OFF' }}}}");
+            json!({ "state_topic": state, "value_template": template, "payload_on": ON, "payload_off": OFF })
+        };
+        let score = |score: String| {
+            let template = format!("{{{{ {score} }}}}");
+            json!({ "state_topic": state, "value_template": template, "min": 0, "max": 1, "step": 0.01, "mode": "box" })
+        };
+        let of_camera = |key: &str| format!("(value_json.settings | default({{}})).{key} | default(none)");
+        let command = self.topics.command(camera, ENABLED);
+        add("switch", "command_enabled", "Enabled", "mdi:cctv", command, switch(of_camera(ENABLED)));
+        let command = self.topics.command(camera, SCORE_THRESHOLD);
+        let threshold = score(of_camera(SCORE_THRESHOLD));
+        add("number", "command_score_threshold", "Score threshold", "mdi:percent", command, threshold);
+        for rule in rules {
+            let of = |key: &str| {
+                let settings = "(value_json.settings | default({})).rules | default({})";
+                format!("(({settings}).get({}) or {{}}).{key} | default(none)", Value::from(rule.as_str()))
+            };
+            let id = |key: &str| format!("command--{}--{}", in_topic(rule), in_topic(key));
+            let command = |key: &str| self.topics.rule_command(camera, rule, key);
+            let name = format!("Enabled: {rule}");
+            add("switch", &id(ENABLED), &name, "mdi:vector-polygon", command(ENABLED), switch(of(ENABLED)));
+            let name = format!("Least score of {rule}");
+            add("number", &id(MIN_SCORE), &name, "mdi:percent", command(MIN_SCORE), score(of(MIN_SCORE)));
+            let name = format!("Reset totals of {rule}");
+            add("button", &id(RESET), &name, "mdi:counter", command(RESET), json!({ "payload_press": PRESS }));
+        }
+        all
+    }
+
+    /// Returns the topic and the discovery message of an entity of a camera, whose names of models are separated by commas.
+    fn entity(
+        &self,
+        (camera, ids, models): (&str, Ids, &str),
+        component: &str,
+        entity: &str,
+        name: &str,
+        more: Value,
+    ) -> (String, Value) {
+        let id = self.device_id(camera, ids);
+        let topic =
+            format!("{}/{component}/visiond_{}/{}_{entity}/config", self.prefix, self.device, object(camera, ids));
         let separator = if id.contains('/') { '/' } else { '_' };
         let mut all = json!({
             "name": name,
@@ -197,10 +255,15 @@ impl Discovery {
             },
             "origin": { "name": "visiond", "sw_version": env!("CARGO_PKG_VERSION") },
         });
-        if let (Value::Object(all), Value::Object(more)) = (&mut all, more) {
-            all.extend(more);
-        }
-        all
+        merge(&mut all, more);
+        (topic, all)
+    }
+}
+
+/// Adds the members of `more`, which replace those of the same name.
+fn merge(all: &mut Value, more: Value) {
+    if let (Value::Object(all), Value::Object(more)) = (all, more) {
+        all.extend(more);
     }
 }
 
@@ -460,6 +523,39 @@ mod tests {
         let frames = announced(&SinkConfig { messages: vec![MessageKind::Frames], ..SinkConfig::default() });
         assert_eq!(frames.len(), all.len() - 1);
         assert!(frames.iter().all(|(topic, _)| !topic.contains("/event/")));
+    }
+
+    #[test]
+    fn commands_have_entities_that_are_there_while_visiond_is() {
+        let config = MqttSinkConfig { home_assistant: true, commands: true, ..MqttSinkConfig::default() };
+        let topics = Topics::new("visiond", "gate");
+        let discovery = Discovery::new(&SinkConfig::default(), &config, "gate", &topics).unwrap();
+        let all = discovery.commands("cam", Ids::Distinct, "objects", &["the_door".to_owned()]);
+        let told: Vec<_> = all
+            .iter()
+            .map(|(topic, entity)| {
+                let topic = topic.strip_prefix("homeassistant/").unwrap().strip_suffix("/config").unwrap();
+                let command = entity["command_topic"].as_str().unwrap().strip_prefix("visiond/gate/cameras/").unwrap();
+                format!("{topic} {command} {}", entity["name"].as_str().unwrap())
+            })
+            .collect();
+        assert_eq!(
+            told,
+            [
+                "switch/visiond_gate/cam_command_enabled cam/enabled/set Enabled",
+                "number/visiond_gate/cam_command_score_threshold cam/score_threshold/set Score threshold",
+                "switch/visiond_gate/cam_command--the-5fdoor--enabled cam/rules/the_door/enabled/set Enabled: the_door",
+                "number/visiond_gate/cam_command--the-5fdoor--min-5fscore cam/rules/the_door/min_score/set Least score of the_door",
+                "button/visiond_gate/cam_command--the-5fdoor--reset cam/rules/the_door/reset/set Reset totals of the_door",
+            ]
+        );
+        for (_, entity) in &all {
+            assert_eq!(entity["availability"], json!([{ "topic": "visiond/gate/availability" }]));
+            assert_eq!(entity["device"]["identifiers"], json!(["visiond_gate_cam"]));
+        }
+        let template = "{% set on = (value_json.settings | default({})).enabled | default(none) %}\
+                        {{ none if on is none else 'ON' if on else 'OFF' }}";
+        assert_eq!(all[0].1["value_template"], template);
     }
 
     #[test]

@@ -14,7 +14,10 @@ use std::time::{Duration, Instant};
 use bytes::{Buf, BytesMut};
 use tokio::io::ReadBuf;
 
-use super::codec::{BrokerLimits, Codec, DISCONNECT, Incoming, PINGREQ, Packet, Publish, WillDelivery, pubrel};
+use super::codec::{
+    BrokerLimits, Codec, DISCONNECT, Incoming, Oversized, PINGREQ, Packet, Publish, WillDelivery, pubrel,
+};
+use super::topics::SET;
 use crate::broker::{TcpOrTls, UNASKED_BYTES, unasked};
 
 /// How many bytes may wait for the socket before the session stops creating packets.
@@ -40,8 +43,12 @@ pub enum SessionEvent {
     OwnRefused(String, String),
     /// The broker again accepts states and snapshots for every topic that it had refused.
     OwnAccepted,
+    /// The broker refuses the subscription to commands.
+    CommandsRefused,
     /// A message on a subscribed topic.
     Incoming(Incoming),
+    /// A message on this topic was not read, because it has this many bytes.
+    TooLarge(String, usize),
     Lost(String),
     /// The session is lost: another client has connected with the same client id.
     TakenOver,
@@ -62,6 +69,8 @@ pub struct MqttSession {
     codec: Codec,
     limits: BrokerLimits,
     input: BytesMut,
+    /// How many bytes of a message that is too large are still to come.
+    skip: usize,
     output: BytesMut,
     /// Bytes that the socket has taken so far.
     written: u64,
@@ -90,6 +99,8 @@ pub struct MqttSession {
     pinged: bool,
     /// How many bytes and messages the broker may still send for a subscription.
     subscribed: (usize, usize),
+    /// The packet id of the subscription to commands, which may come at any time.
+    commands: Option<u16>,
     /// Bytes since the last answer to something that visiond sent.
     unasked: usize,
     /// The topics of states and snapshots that the broker refused, with the newest state.
@@ -114,6 +125,7 @@ impl MqttSession {
             codec,
             limits,
             input,
+            skip: 0,
             output: BytesMut::new(),
             written: 0,
             unflushed: false,
@@ -132,6 +144,7 @@ impl MqttSession {
             pinged_at: None,
             pinged: false,
             subscribed: (0, 0),
+            commands: None,
             unasked: 0,
             refused: BTreeMap::new(),
             refused_until: None,
@@ -199,6 +212,16 @@ impl MqttSession {
         }
         if listen {
             self.subscribed = (SUBSCRIBED_BYTES, SUBSCRIBED_MESSAGES);
+        }
+    }
+
+    /// Subscribes to commands, for the whole session.
+    pub fn subscribe_to_commands(&mut self, topics: &[String]) {
+        let number = self.free_number();
+        let before = self.output.len();
+        match self.codec.subscribe(topics, true, number, &mut self.output) {
+            Ok(()) => self.commands = Some(number),
+            Err(_) => self.output.truncate(before),
         }
     }
 
@@ -397,10 +420,38 @@ impl MqttSession {
     /// Handles the packets that were read.
     fn decode(&mut self) -> Result<(), String> {
         loop {
+            if self.skip_oversized() {
+                return Ok(());
+            }
             match self.codec.decode(&mut self.input) {
                 Ok(Some(packet)) => self.received(packet),
                 Ok(None) => return Ok(()),
                 Err(error) => return Err(format!("the broker sent an invalid packet: {error}")),
+            }
+        }
+    }
+
+    /// Drops what has arrived of messages that are too large; returns whether more of one must come first. One that is larger than all
+    /// that the broker may send stays, for the codec to refuse it.
+    fn skip_oversized(&mut self) -> bool {
+        loop {
+            if self.skip == 0 {
+                let Some(Oversized { bytes, topic }) = self.codec.oversized(&self.input) else { return false };
+                let Some(topic) = topic else { return true };
+                let left = self.subscribed.0.checked_sub(bytes);
+                if left.is_none() && self.commands.is_none() {
+                    return false;
+                }
+                (self.skip, self.subscribed.0) = (bytes, left.unwrap_or_default());
+                self.events.push_back(SessionEvent::TooLarge(topic, bytes));
+            }
+            let arrived = self.skip.min(self.input.len());
+            self.input.advance(arrived);
+            self.skip -= arrived;
+            // It fills no memory.
+            self.unasked = 0;
+            if self.skip > 0 {
+                return true;
             }
         }
     }
@@ -447,6 +498,11 @@ impl MqttSession {
                     }
                 }
             }
+            Packet::SubAck(id, accepted) => {
+                if !accepted && self.commands == Some(id) {
+                    self.events.push_back(SessionEvent::CommandsRefused);
+                }
+            }
             Packet::UnsubAck => self.subscribed = (0, 0),
             Packet::PingResp if self.pinged => (self.pinged, self.unasked) = (false, 0),
             Packet::Disconnect(reason) => {
@@ -458,6 +514,9 @@ impl MqttSession {
                 let (bytes, messages) = self.subscribed;
                 if let (Some(bytes), Some(messages)) = (bytes.checked_sub(self.unasked), messages.checked_sub(1)) {
                     (self.subscribed, self.unasked) = ((bytes, messages), 0);
+                } else if self.commands.is_some() && (!message.retained || message.topic.ends_with(SET)) {
+                    // Each is handled before more is read, so they fill no memory.
+                    self.unasked = 0;
                 }
                 self.events.push_back(SessionEvent::Incoming(message));
             }

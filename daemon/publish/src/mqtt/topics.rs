@@ -5,6 +5,15 @@ pub const STATE: &str = "state";
 pub const SNAPSHOT: &str = "snapshot";
 pub const DETECTIONS: &str = "detections";
 
+// What a command sets, and `reset`.
+pub const ENABLED: &str = "enabled";
+pub const SCORE_THRESHOLD: &str = "score_threshold";
+pub const MIN_SCORE: &str = "min_score";
+pub const RESET: &str = "reset";
+
+/// The end of the topics of commands.
+pub const SET: &str = "/set";
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Topics {
     base: String,
@@ -51,9 +60,46 @@ impl Topics {
         [STATE, SNAPSHOT, DETECTIONS].contains(&what).then_some((camera, what))
     }
 
+    /// Returns the filters of the topics of all commands.
+    pub fn commands(&self) -> [String; 2] {
+        [self.command("+", "+"), self.rule_command("+", "+", "+")]
+    }
+
+    /// Returns the topic of a command to a camera.
+    pub fn command(&self, camera: &str, key: &str) -> String {
+        self.of(camera, &format!("{key}{SET}"))
+    }
+
+    /// Returns the topic of a command to a line or zone.
+    pub fn rule_command(&self, camera: &str, rule: &str, key: &str) -> String {
+        self.of(camera, &format!("rules/{rule}/{key}{SET}"))
+    }
+
+    /// Returns what a topic of a command is about.
+    pub fn command_of<'t>(&self, topic: &'t str) -> Option<CommandTopic<'t>> {
+        let levels = topic.strip_prefix(&self.base)?.strip_prefix("/cameras/")?.strip_suffix(SET)?;
+        let mut levels = levels.split('/');
+        let (camera, second) = (levels.next()?, levels.next()?);
+        match (second, levels.next(), levels.next(), levels.next()) {
+            (key, None, ..) => Some(CommandTopic { camera, rule: None, key }),
+            ("rules", Some(rule), Some(key), None) => Some(CommandTopic { camera, rule: Some(rule), key }),
+            _ => None,
+        }
+    }
+
     fn of(&self, camera: &str, what: &str) -> String {
         format!("{}/cameras/{camera}/{what}", self.base)
     }
+}
+
+/// What a command is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CommandTopic<'t> {
+    pub camera: &'t str,
+    /// The line or zone.
+    pub rule: Option<&'t str>,
+    /// What to set.
+    pub key: &'t str,
 }
 
 #[cfg(test)]

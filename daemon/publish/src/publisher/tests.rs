@@ -55,7 +55,7 @@ fn start(config: SinkConfig) -> Publisher {
 
 /// The context of a process without cameras.
 pub fn context() -> SinkContext {
-    SinkContext { live: visiond_live::Live::new(), device: "test".into() }
+    SinkContext { live: visiond_live::Live::new(), device: "test".into(), commander: None }
 }
 
 /// Publishes each of `sequences` and closes the publisher.

@@ -10,8 +10,10 @@ use std::sync::Mutex;
 
 use serde_json::Value;
 use tempfile::TempDir;
+use visiond_config::command::{SettingsChange, Target};
 use visiond_config::diff::Change;
 use visiond_config::types::HttpConfig;
+use visiond_publish::Commander as _;
 use visiond_system::exit::Exit;
 use visiond_system::stop::Wake;
 use visiond_system::testing::{finishes, hang, wait_until};
@@ -19,7 +21,7 @@ use visiond_system::wake_pipe::WakePipe;
 
 use super::*;
 use crate::http_server::HttpError;
-use crate::reload::{Finished, Preview, Proposal, ReloadOutcome, Reloader};
+use crate::reload::{Finished, FinishedReload, Preview, Proposal, ReloadOutcome, Reloader};
 
 /// A folder with the tiny model; `{dir}` in a configuration is its path.
 struct Place(TempDir);
@@ -365,13 +367,15 @@ impl Reloads {
     }
 
     /// Waits until the main thread is woken, and a reload has ended.
-    fn finish(&mut self) -> Finished {
+    fn finish(&mut self) -> FinishedReload {
         loop {
             let woken = self.stop.wait_readable(self.wake.reader.as_fd(), Some(visiond_system::testing::HANG));
             assert_eq!(woken.unwrap(), Wake::Ready);
             self.wake.clear();
-            if let Some(finished) = self.reloader.finished() {
-                return finished;
+            match self.reloader.finished() {
+                Some(Finished::Reload(finished)) => return *finished,
+                Some(Finished::Commands(_)) => panic!("no command waits"),
+                None => {}
             }
         }
     }
@@ -455,4 +459,165 @@ fn a_request_during_a_reload_is_answered_by_the_next_one() {
     assert!(waits.blocking_recv().is_err() && reloads.reloader.reloads.request().blocking_recv().is_err());
     assert!(!reloads.reloader.is_asked());
     reloads.end();
+}
+
+/// A zone of the camera before it.
+const DOCK: &str = "track = {}
+[[camera.zone]]
+name = \"dock\"
+";
+
+fn set(camera: &str, rule: Option<&str>, enabled: Option<bool>, min_score: Option<f64>) -> Command {
+    let target = Target { camera: camera.to_owned(), rule: rule.map(str::to_owned) };
+    Command { target, action: Action::Set(SettingsChange { enabled, min_score }) }
+}
+
+#[test]
+fn a_command_switches_a_camera_off_and_on_and_touches_no_other() {
+    let place = Place::new();
+    let (service, stop) = start(place.config(&[STAYS, OTHER]));
+    place.see("stays");
+    place.see("other");
+    let changes = service.command(&set("other", None, Some(false), None)).unwrap();
+    assert_eq!(changes.to_string(), "camera other removed");
+    let names = |service: &Service| -> Vec<_> {
+        cameras_of(&service.snapshot().lanes).iter().map(|known| known.camera.name.to_string()).collect()
+    };
+    assert_eq!(names(&service), ["stays"]);
+    let off: Vec<_> = service.snapshot().switched_off.clone();
+    assert_eq!(off.iter().map(|camera| (&*camera.name, &*camera.phase)).collect::<Vec<_>>(), [("other", "disabled")]);
+    let before = place.count("other");
+    place.see("stays");
+    assert_eq!(place.count("other"), before);
+    assert_eq!(service.commands().settings_of("other").map(|settings| settings.enabled), Some(false));
+    // A reload of the same file keeps it off; one that changes its keys, but not this one, as well.
+    assert_eq!(service.apply(place.config(&[STAYS, OTHER])).unwrap().to_string(), "nothing has changed");
+    let slower = OTHER.replace("40.0", "30.0");
+    assert_eq!(service.preview(&place.config(&[STAYS, &slower])).unwrap().to_string(), "nothing has changed");
+    service.apply(place.config(&[STAYS, &slower])).unwrap();
+    assert_eq!(names(&service), ["stays"]);
+    assert_eq!(service.command(&set("other", None, Some(true), None)).unwrap().to_string(), "camera other added");
+    place.see("other");
+    assert_eq!(service.command(&set("other", None, Some(true), None)).unwrap(), ConfigDiff::default());
+    end(service, &stop);
+}
+
+#[test]
+fn the_last_camera_can_be_switched_off_and_on_again() {
+    let place = Place::new();
+    let (service, stop) = start(place.config(&[STAYS]));
+    place.see("stays");
+    for _ in 0..2 {
+        service.command(&set("stays", None, Some(false), None)).unwrap();
+        assert!(service.snapshot().lanes.is_empty() && !stop.is_raised());
+        assert_eq!(service.apply(place.config(&[STAYS])).unwrap(), ConfigDiff::default());
+        service.command(&set("stays", None, Some(true), None)).unwrap();
+        place.see("stays");
+    }
+    service.command(&set("stays", None, Some(false), None)).unwrap();
+    // The file decides once it changes the key; then no camera is left.
+    let off = STAYS.replace("model =", "enabled = false\nmodel =");
+    assert!(matches!(service.apply(place.config(&[&off])), Err(ServiceError::NoCamera)));
+    end(service, &stop);
+}
+
+#[test]
+fn scores_and_rules_change_without_the_camera_being_opened_again() {
+    let place = Place::new();
+    let (service, stop) = start(place.config(&[STAYS, DOCK]));
+    place.see("stays");
+    for (command, wanted) in [
+        (set("stays", None, None, Some(1.0)), "filters of camera stays changed"),
+        (set("stays", Some("dock"), Some(false), Some(0.5)), "tracks of camera stays changed"),
+        (set("stays", Some("dock"), Some(false), Some(0.5)), "nothing has changed"),
+    ] {
+        assert_eq!(service.command(&command).unwrap().to_string(), wanted, "{command}");
+    }
+    wait_until("no detection", || {
+        place.messages("out.jsonl").last().is_some_and(|message| message["detections"] == serde_json::json!([]))
+    });
+    let config = service.config();
+    assert_eq!(config.cameras[0].score_threshold, Some(1.0));
+    assert_eq!((config.cameras[0].zone[0].enabled, config.cameras[0].zone[0].min_score), (false, 0.5));
+    let reset = Command { action: Action::Reset, ..set("stays", Some("dock"), None, None) };
+    assert_eq!(service.command(&reset).unwrap(), ConfigDiff::default());
+    let gone = Command { action: Action::Reset, ..set("stays", Some("gone"), None, None) };
+    assert!(matches!(service.command(&gone), Err(ServiceError::Command(_))));
+    end(service, &stop);
+}
+
+#[test]
+fn a_command_that_fails_changes_nothing_and_one_loads_no_other_file() {
+    let place = Place::new();
+    let (service, stop) = start(place.config(&[STAYS, OTHER]));
+    place.see("stays");
+    // The model's file is damaged, which a reload would find.
+    fs::write(place.path("tiny.onnx"), "no model").unwrap();
+    service.command(&set("other", None, Some(false), None)).unwrap();
+    service.command(&set("other", None, Some(true), None)).unwrap();
+    place.see("other");
+    service.command(&set("other", None, Some(false), None)).unwrap();
+    service.command(&set("stays", None, Some(false), None)).unwrap();
+    let error = service.command(&set("stays", None, Some(true), None)).unwrap_err();
+    assert!(matches!(error, ServiceError::Model { .. }), "{error}");
+    assert_eq!(service.commands().settings_of("stays").map(|settings| settings.enabled), Some(false));
+    assert!(!stop.is_raised());
+    end(service, &stop);
+}
+
+#[test]
+fn commands_that_wait_are_one_change_and_each_is_answered() {
+    let mut reloads = Reloads::start();
+    let finish = |reloads: &mut Reloads| loop {
+        if let Some(Finished::Commands(finished)) = reloads.reloader.finished() {
+            break finished;
+        }
+        std::thread::yield_now();
+    };
+    let ask = |command: Command| reloads.service.commands().ask(command).unwrap();
+    let answers = [0.75, 0.5].map(|score| ask(set("stays", None, None, Some(score))));
+    let now = Instant::now();
+    reloads.reloader.begin_commands(now);
+    assert!(!reloads.reloader.is_busy(), "no reload is in progress");
+    let finished = finish(&mut reloads);
+    assert_eq!(finished.len(), 1);
+    finished.into_iter().for_each(crate::reload::FinishedCommand::answer);
+    for mut answer in answers {
+        answer.try_recv().unwrap().unwrap();
+    }
+    assert_eq!(reloads.service.config().cameras[0].score_threshold, Some(0.5));
+    reloads.reloader.begin_commands(now);
+    assert!(reloads.reloader.finished().is_none() && reloads.reloader.commands_due(now).is_none(), "none waits");
+
+    // Others wait for a while, so that they are carried out together.
+    reloads.service.commands().request(set("stays", None, None, Some(0.25))).unwrap();
+    let due = reloads.reloader.commands_due(now).unwrap();
+    assert!(due > now);
+    reloads.reloader.begin_commands(now);
+    assert_eq!(reloads.service.config().cameras[0].score_threshold, Some(0.5));
+    reloads.reloader.begin_commands(due);
+    finish(&mut reloads);
+    assert_eq!(reloads.service.config().cameras[0].score_threshold, Some(0.25));
+    reloads.end();
+}
+
+#[test]
+fn a_command_that_fails_does_not_cost_those_that_came_with_it() {
+    let place = Place::new();
+    let (service, stop) = start(place.config(&[STAYS, OTHER]));
+    place.see("stays");
+    let both_off = ["stays", "other"].map(|camera| set(camera, None, Some(false), None));
+    assert!(service.carry_out(&both_off).iter().all(Result::is_ok));
+    assert!(service.snapshot().lanes.is_empty());
+    fs::write(place.path("tiny.onnx"), "no model").unwrap();
+    let results = service.carry_out(&[
+        set("stays", None, Some(true), None),
+        set("other", None, None, Some(0.5)),
+        set("gone", None, Some(true), None),
+    ]);
+    assert!(matches!(results[0], Err(ServiceError::Model { .. })), "{results:?}");
+    assert!(results[1].is_ok() && matches!(results[2], Err(ServiceError::Command(_))), "{results:?}");
+    let settings = |camera: &str| service.commands().settings_of(camera).unwrap();
+    assert_eq!((settings("stays").enabled, settings("other").score_threshold), (false, 0.5));
+    end(service, &stop);
 }

@@ -27,6 +27,8 @@ pub struct Files {
     currents: Vec<(String, PathBuf)>,
     /// File of the GPU's load, in tenths of a per cent, or why there is none yet.
     gpu_load: Result<PathBuf, GpuLoad>,
+    /// File of the GPU's clock, in Hz.
+    gpu_clock: Option<PathBuf>,
     /// Whether all files are found. The driver makes the GPU's cooling device after its load file, so one more search follows.
     complete: bool,
 }
@@ -40,6 +42,8 @@ pub struct Look {
     pub power_mode: Option<String>,
     /// Share of time in which the GPU worked.
     pub gpu_load: GpuLoad,
+    /// Clock of the GPU's cores, in MHz.
+    pub gpu_clock_mhz: Option<u32>,
     /// Parts that heat throttles.
     pub cooled: Vec<String>,
     /// Alarms of the supply (under-voltage, over-current) since the boot.
@@ -54,9 +58,9 @@ pub enum GpuLoad {
     /// No program has used the GPU since the boot.
     #[default]
     Off,
-    /// This board's driver does not report it: a Thor's, which has no such file.
+    /// The driver does not report it: a Thor's has no such file, nor has a PC's.
     Unreported,
-    /// The file cannot be read now.
+    /// It cannot be read now.
     Unreadable,
 }
 
@@ -88,7 +92,8 @@ impl Files {
     pub fn search(root: &Path) -> Self {
         let devfreq = entries(&root.join("sys/class/devfreq"));
         let gpus: Vec<_> = devfreq.iter().filter(|device| is_gpu(device)).collect();
-        let load = gpus.iter().map(|gpu| gpu.join("device/load")).find(|file| file.is_file());
+        let file = |name: &str| gpus.iter().map(|gpu| gpu.join(name)).find(|file| file.is_file());
+        let (load, clock) = (file("device/load"), file("cur_freq"));
         let thermal = entries(&root.join("sys/class/thermal"));
         let zones = thermal.iter().filter_map(|zone| Some((zone_name(&read(&zone.join("type"))?)?, zone.join("temp"))));
         let cooling = thermal
@@ -101,6 +106,7 @@ impl Files {
             cooling: cooling.collect(),
             currents: currents.filter_map(|file| Some((alarm_name(&file)?, file))).collect(),
             gpu_load: load.ok_or(if gpus.is_empty() { GpuLoad::Off } else { GpuLoad::Unreported }),
+            gpu_clock: clock,
             complete: false,
         }
     }
@@ -127,6 +133,7 @@ impl Files {
                 Ok(file) => number(file).map_or(GpuLoad::Unreadable, |tenths| GpuLoad::Percent(tenths as f64 / 10.0)),
                 Err(unknown) => *unknown,
             },
+            gpu_clock_mhz: self.gpu_clock.as_deref().and_then(number).and_then(|hz| u32::try_from(hz / 1_000_000).ok()),
             cooled: self
                 .cooling
                 .iter()

@@ -1,9 +1,8 @@
 #![allow(clippy::unwrap_used)]
 
 use std::fs;
-use std::path::Path;
+use std::process::Command;
 
-use super::sysfs::GpuLoad;
 use super::*;
 use crate::board::Board;
 
@@ -55,7 +54,7 @@ const ORIN: &[(&str, &str)] = &[
 
 fn seen(root: &Path, now: Instant) -> (Files, Readings) {
     let mut files = Files::find(root).unwrap();
-    let seen = Readings::new(files.look(), now);
+    let seen = Readings::new(true, files.look(), now);
     (files, seen)
 }
 
@@ -306,10 +305,8 @@ fn heat_is_told_once_with_a_remedy_and_once_when_it_is_over() {
     assert_eq!(seen.take(files.look(), at(155)), Some((Level::Info, over)));
     let summary = seen.summary(at(160));
     assert_eq!((summary.throttled, summary.throttled_seconds), (1, 90.0));
-    assert_eq!(
-        summary.line(),
-        "Jetson: at most 99 °C (gpu), power mode MAXN_SUPER, GPU 45 % busy, throttled once, for 90 s"
-    );
+    assert_eq!(summary.line(), "Jetson: at most 99 °C (gpu), power mode MAXN_SUPER, throttled once, for 90 s");
+    assert_eq!(seen.gpu().line().as_deref(), Some("GPU: 45 % busy"));
 }
 
 #[test]
@@ -332,4 +329,82 @@ fn a_jetson_that_is_throttled_at_the_start_has_it_counted() {
     let (_, seen) = seen(root.path(), Instant::now());
     assert_eq!(seen.throttled, 1);
     assert_eq!(seen.look.cooled, ["cpufreq-cpu0"]);
+}
+
+/// NVML, made for the test (`tests/nvml.c`), with these definitions.
+fn nvml(folder: &Path, definitions: &[&str]) -> PathBuf {
+    let (source, library) = (folder.join("nvml.c"), folder.join(nvml::LIBRARY));
+    fs::write(&source, include_str!("tests/nvml.c")).unwrap();
+    let part = folder.join("part");
+    let cc = Command::new("cc").args(["-shared", "-fPIC"]).args(definitions).arg("-o").args([&part, &source]).output();
+    let output = cc.unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    fs::rename(part, &library).unwrap();
+    library
+}
+
+fn line(probe: &mut Probe) -> String {
+    Readings::new(probe.is_jetson(), probe.look(), Instant::now()).line()
+}
+
+#[test]
+fn a_thors_load_comes_from_nvml_and_its_clock_from_the_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = copy("thor-38.4.0");
+    put(root.path(), "sys/class/devfreq/gpu-gpc-0/cur_freq", "1386000000\n");
+    let mut probe = Probe::new(root.path(), &nvml(folder.path(), &[])).unwrap();
+    assert!(line(&mut probe).ends_with("power mode MAXN, GPU 97 % busy at 1386 MHz"), "{}", line(&mut probe));
+    // Without the file, the clock also comes from NVML.
+    let root = boards().join("thor-38.4.0");
+    let mut probe = Probe::new(&root, &nvml(folder.path(), &[])).unwrap();
+    assert!(line(&mut probe).ends_with("GPU 97 % busy at 1575 MHz"), "{}", line(&mut probe));
+}
+
+#[test]
+fn a_thor_whose_nvml_is_missing_or_does_not_start_says_so_and_is_asked_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = boards().join("thor-38.4.0");
+    let mut probe = Probe::new(&root, &folder.path().join(nvml::LIBRARY)).unwrap();
+    assert!(line(&mut probe).ends_with("MAXN, the driver does not report the GPU's load"), "{}", line(&mut probe));
+    nvml(folder.path(), &[]);
+    assert!(line(&mut probe).ends_with("GPU 97 % busy at 1575 MHz"), "{}", line(&mut probe));
+    // NVML_ERROR_DRIVER_NOT_LOADED.
+    let folder = tempfile::tempdir().unwrap();
+    let mut probe = Probe::new(&root, &nvml(folder.path(), &["-DINIT=9"])).unwrap();
+    assert!(line(&mut probe).ends_with("MAXN, the driver does not report the GPU's load"), "{}", line(&mut probe));
+}
+
+#[test]
+fn an_orin_whose_nvml_supports_nothing_waits_for_the_file_that_the_first_use_of_the_gpu_makes() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = copy("orin-nano-39.2.0");
+    let mut probe = Probe::new(root.path(), &nvml(folder.path(), &["-DANSWER=3"])).unwrap();
+    assert!(line(&mut probe).ends_with("MAXN_SUPER, GPU not used since the boot"), "{}", line(&mut probe));
+    put(root.path(), "sys/class/devfreq/17000000.gpu/device/load", "453\n");
+    put(root.path(), "sys/class/devfreq/17000000.gpu/cur_freq", "624750000\n");
+    assert!(line(&mut probe).ends_with("MAXN_SUPER, GPU 45 % busy at 624 MHz"), "{}", line(&mut probe));
+}
+
+#[test]
+fn a_file_of_the_load_counts_more_than_nvml() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = jetson(ORIN);
+    let mut probe = Probe::new(root.path(), &nvml(folder.path(), &[])).unwrap();
+    assert!(line(&mut probe).ends_with("MAXN_SUPER, GPU 45 % busy"), "{}", line(&mut probe));
+    assert!(probe.nvml.is_none(), "NVML was opened though nothing needed it");
+}
+
+#[test]
+fn a_pc_with_nvidias_driver_reports_its_busiest_gpu_and_another_pc_nothing() {
+    let (folder, root) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    assert!(Probe::new(root.path(), &folder.path().join(nvml::LIBRARY)).is_none());
+    let mut probe = Probe::new(root.path(), &nvml(folder.path(), &[])).unwrap();
+    assert_eq!(line(&mut probe), "GPU 97 % busy at 1575 MHz");
+    let seen = Readings::new(probe.is_jetson(), probe.look(), Instant::now());
+    assert_eq!(seen.short(), "GPU 97 %");
+    assert_eq!(seen.gpu().line().as_deref(), Some("GPU: 97 % busy, 1575 MHz at the end"));
+    // The module of the kernel is not loaded.
+    let folder = tempfile::tempdir().unwrap();
+    let mut probe = Probe::new(root.path(), &nvml(folder.path(), &["-DINIT=9"])).unwrap();
+    assert_eq!(line(&mut probe), "the GPU's load cannot be read");
 }

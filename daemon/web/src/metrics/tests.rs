@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::collections::BTreeSet;
 
 use visiond_message::status::{CameraModelStatus, GpuSnapshot, LabelFacts, RuleStatus, StageFacts};
-use visiond_system::thermal::Temperature;
+use visiond_system::thermal::{GpuSummary, Temperature};
 
 use super::*;
 
@@ -48,6 +48,7 @@ fn full() -> StatusReport {
         ],
         stages: stages.into(),
         pictures: Some(Default::default()),
+        clips: Some(Default::default()),
         ..CameraStatus::default()
     };
     let sink = SinkCounts {
@@ -67,9 +68,9 @@ fn full() -> StatusReport {
         cameras: vec![camera],
         models: vec![ModelStatus { name: "m".to_owned(), gpu: Some(GpuSnapshot::default()), ..ModelStatus::default() }],
         sinks: vec![sink],
+        gpu: Some(GpuSummary { load_now_percent: Some(45.0), clock_mhz: Some(624), ..GpuSummary::default() }),
         jetson: Some(JetsonSummary {
             power_mode: Some("MAXN".to_owned()),
-            gpu_load_now_percent: Some(45.0),
             temperatures_c: BTreeMap::from([("gpu".to_owned(), Temperature { last: 51.5, max: 60.0 })]),
             ..JetsonSummary::default()
         }),
@@ -106,6 +107,7 @@ fn what_is_seen_is_told_in_base_units() {
         "visiond_spool_bytes{sink=\"fleet\"} 10",
         "visiond_temperature_celsius{zone=\"gpu\"} 51.5",
         "visiond_gpu_load_ratio 0.45",
+        "visiond_gpu_clock_hertz 624000000",
         "process_start_time_seconds 1769860800.5",
     ] {
         assert!(page.lines().any(|is| is == line), "{line} is not in\n{page}");

@@ -15,7 +15,7 @@ export async function ask(path, options = {}) {
   const response = await fetch(path, { cache: 'no-store', signal, ...options });
   if (response.status === 401) location.reload();
   const body = await response.json().catch(() => null);
-  return { ok: response.ok, status: response.status, body };
+  return { ok: response.ok, status: response.status, body, version: response.headers.get('etag') };
 }
 
 /** Sleeps; ends early when the tab becomes visible. */

@@ -12,10 +12,29 @@ const REASONS = {
   track_lost: 'track lost',
   frames_missing: 'no frames',
   condition: 'condition',
+  rule_off: 'rule off',
   rule_removed: 'rule removed',
   camera_gone: 'tracks gone',
   shutdown: 'visiond stopped',
+  restart: 'visiond restarted',
 };
+/** How often and when to ask again for an image: it is written a moment after its event. */
+const RETRIES = 5;
+const RETRY_MS = 1000;
+const NEW_TAB = { target: '_blank', rel: 'noopener' };
+
+/** Makes a small image of an event, which leads to the large one. */
+function thumbnail(event) {
+  const image = element('img', { loading: 'lazy', decoding: 'async', alt: `Image of ${event.rule}` });
+  const link = element('a', NEW_TAB, image);
+  let left = RETRIES;
+  image.addEventListener('error', () => {
+    left -= 1;
+    if (left > 0) setTimeout(() => (image.src = `${link.href}?${left}`), RETRY_MS);
+    else show(link, false);
+  });
+  return link;
+}
 
 export class Events {
   /** By the id of the event, in the order of their begins. */
@@ -72,7 +91,7 @@ export class Events {
 
   #put(event) {
     const row = this.#rows.get(event.event) ?? { first: event };
-    this.#rows.set(event.event, { ...row, last: event, label: event.label ?? row.label, count: event.count ?? row.count });
+    this.#rows.set(event.event, { ...row, last: event, label: event.label ?? row.label, count: event.count ?? row.count, image: event.image ?? row.image, clip: event.clip ?? row.clip });
     if (this.#rows.size > MOST) this.#rows.delete(this.#rows.keys().next().value);
   }
 
@@ -100,10 +119,10 @@ export class Events {
     const make = ({ first: { camera } }) => {
       const choose = element('button', { type: 'button', className: 'choose', textContent: camera });
       choose.addEventListener('click', () => this.#choose(camera));
-      return element('li', {}, element('time'), choose, ...['rule', 'phase', 'long', 'what'].map((className) => element('span', { className })));
+      return element('li', {}, element('time'), choose, ...['rule', 'phase', 'long', 'what'].map((className) => element('span', { className })), element('span', { className: 'files' }));
     };
-    keep(byId('events-list'), shown, ({ first }) => first.event, make, (node, { first, last, label, count }) => {
-      const [time, choose, rule, phase, long, what] = node.children;
+    keep(byId('events-list'), shown, ({ first }) => first.event, make, (node, { first, last, label, count, image, clip }) => {
+      const [time, choose, rule, phase, long, what, files] = node.children;
       const over = last.phase === 'end';
       const lasts = first.phase !== 'moment';
       // Of an event whose begin is no longer kept, only the end is known.
@@ -117,6 +136,16 @@ export class Events {
       attribute(phase, 'data-level', lasts && !over ? 'ok' : null);
       const end = over ? Date.parse(last.since) : this.#now;
       write(long, lasts && whole && end ? duration((end - Date.parse(first.since)) / 1000) : '');
+      // A clip is there some seconds after its event.
+      const names = Object.entries({ image, clip: (over || !lasts) && clip }).flatMap(([name, file]) => (file ? [name] : []));
+      keep(files, names, (name) => name, (name) => (name === 'image' ? thumbnail(first) : element('a', { ...NEW_TAB, textContent: 'Clip', 'aria-label': `Clip of ${first.rule}` })), (link, name) => {
+        // A better image may have taken the place of the first one.
+        const href = `api/v1/events/${first.event}/${name}${over ? '?end' : ''}`;
+        if (link.getAttribute('href') === href) return;
+        link.href = href;
+        if (name === 'image') link.firstChild.src = href;
+        show(link, true);
+      });
       write(what, label ? `${label}${first.track ? ` #${last.track ?? first.track}` : ''}` : count === undefined ? '' : `${count} inside`);
     });
   }

@@ -37,7 +37,7 @@ function heat(celsius) {
 
 /** Shows figures, [name, number, unit, level]; leaves out those without a number. */
 function glance(status, history, hottest) {
-  const { cameras, sinks, jetson, process } = status;
+  const { cameras, sinks, gpu, process } = status;
   const streaming = cameras.filter((camera) => camera.phase === 'streaming').length;
   const away = cameras.some((camera) => camera.phase === 'waiting' || camera.phase === 'failed');
   const dropped = cameras.reduce((sum, camera) => sum + droppedInAll(camera), 0);
@@ -52,7 +52,7 @@ function glance(status, history, hottest) {
     ['Dropped', percent(dropped / Math.max(1, dropped + published)), ` ${count(dropped)}`, dropped > 0.01 * published ? 'warn' : null],
     ['Processor', cpu === null ? null : percent(cpu), ' of a core'],
     ['Memory', ...bytes(process.resident_bytes).split(/(?= )/)],
-    ['GPU', jetson?.gpu_load_percent === null || !jetson ? null : `${Math.round(jetson.gpu_load_percent)} %`, ''],
+    ['GPU', (gpu?.load_percent ?? null) !== null ? `${Math.round(gpu.load_percent)} %` : null, ''],
     ['Hottest', hottest && `${Math.round(hottest.last)} °C`, hottest && ` ${hottest.zone}`, hottest && heat(hottest.last)],
     ['Sinks', sinks.length ? String(sinks.length - out) : null, ` of ${sinks.length}`, worst(levels)],
   ];
@@ -64,7 +64,7 @@ function glance(status, history, hottest) {
   });
 }
 
-function machine({ process, jetson, http, reloads, uptime_s, not_ready }, hottest) {
+function machine({ process, gpu, jetson, http, reloads, uptime_s, not_ready }, hottest) {
   const zones = Object.entries(jetson?.temperatures_c ?? {}).map(([zone, { last, max }]) => [`${zone} temperature`, `${last.toFixed(0)} °C, at most ${max.toFixed(0)}`, heat(last)]);
   const last = reloads.last;
   return [
@@ -75,7 +75,8 @@ function machine({ process, jetson, http, reloads, uptime_s, not_ready }, hottes
     ['Threads', count(process.threads)],
     ['Descriptors', `${count(process.descriptors)} of ${count(process.descriptors_limit)}`],
     ['Power mode', jetson?.power_mode],
-    ['GPU busy', jetson && jetson.gpu_load_percent !== null ? `${jetson.gpu_load_percent.toFixed(0)} %` : null],
+    ['GPU busy', gpu && gpu.load_percent !== null ? `${gpu.load_percent.toFixed(0)} %` : null],
+    ['GPU clock', gpu && gpu.clock_mhz !== null ? `${gpu.clock_mhz} MHz` : null],
     ...zones,
     ['Throttled', jetson?.throttled ? `${plural(jetson.throttled, 'time')}, ${duration(jetson.throttled_seconds)}` : null, 'warn'],
     ['Temperature', hottest || jetson ? null : 'unknown: not a Jetson'],

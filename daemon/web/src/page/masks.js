@@ -1,6 +1,8 @@
-// Edits the masks, lines and zones of the chosen camera on its picture, and shows them as TOML for the configuration.
+// Edits the masks, lines and zones of the chosen camera on its picture, shows them as TOML for the configuration, and has the daemon
+// write them into it where that is allowed.
 
 import { byId, element, write, attribute, show, keep, speak } from './dom.js';
+import { plural } from './format.js';
 import { ask } from './connection.js';
 import { fault } from './shape.js';
 import { WHOLE, fractions } from './rules.js';
@@ -18,6 +20,8 @@ const KINDS = [
 ];
 /** The most tables of a kind, as in the daemon. */
 const MOST = 32;
+/** A reload may load a model that has changed as well. */
+const TIMEOUT_MS = 180_000;
 
 const button = (textContent, click) => {
   const node = element('button', { type: 'button', textContent });
@@ -32,11 +36,21 @@ function toml(value) {
   return `{ ${Object.entries(value).map(([key, part]) => `${key} = ${toml(part)}`).join(', ')} }`;
 }
 
-function table({ kind, points, others: { name, ...others } }) {
-  const set = Object.entries(others).filter(([key, value]) => !same(value, kind.others[key]));
-  const isWhole = kind.table === 'zone' && same(points, WHOLE);
-  const all = [...(name === undefined ? [] : [['name', name]]), ...(isWhole ? [] : [[kind.key, points]]), ...set];
-  return [`[[camera.${kind.table}]]`, ...all.map(([key, value]) => `${key} = ${toml(value)}`)].join('\n');
+/** Returns the keys of a table: those that are not as by default, or that `written` has. */
+function keys({ kind, points, others: { name, ...others } }, written = {}) {
+  const set = Object.entries(others).filter(([key, value]) => key in written || !same(value, kind.others[key]));
+  const isWhole = kind.table === 'zone' && !(kind.key in written) && same(points, WHOLE);
+  return [...(name === undefined ? [] : [['name', name]]), ...(isWhole ? [] : [[kind.key, points]]), ...set];
+}
+
+function table(mask) {
+  return [`[[camera.${mask.kind.table}]]`, ...keys(mask).map(([key, value]) => `${key} = ${toml(value)}`)].join('\n');
+}
+
+/** Returns a mask, line or zone for the daemon: the file keeps the text of what is the same. */
+function wanted(mask) {
+  const { was, written, loaded } = mask;
+  return { was, table: table(mask) === loaded ? written : Object.fromEntries(keys(mask, written)) };
 }
 
 /** Returns what the daemon would refuse about a mask, line or zone besides its points, or null. */
@@ -60,20 +74,21 @@ export class Masks {
   #cameras = [];
   /** What was drawn on each camera. */
   #drafts = new Map();
-  /** The cameras whose configuration has tracks. */
-  #tracks = new Set();
-  /** What the configuration had when that was loaded. */
-  #loaded = new Map();
+  /** What the file said about each camera when it was loaded: the text of its masks, whether it has tracks, the version of the file, and whether it may be changed. */
+  #files = new Map();
+  /** What the daemon refused, by mask. */
+  #refused = new Map();
   /** Counts loads and edits, so that an answer that comes late changes nothing. */
   #turn = 0;
   #mask = null;
   #error = '';
   #list = byId('masks-list');
   #open = byId('masks-open');
+  #applier = byId('masks-apply');
   #adders = KINDS.map((kind) => button(`Add ${kind.title.toLowerCase()}`, () => this.#add(kind)));
   #drawing = new Drawing({
     changed: (words) => {
-      this.#turn += 1;
+      this.#edited();
       this.#show(words);
     },
     choose: (mask) => this.#choose(mask),
@@ -86,6 +101,7 @@ export class Masks {
     byId('masks-load').addEventListener('click', () => this.#load(true));
     byId('masks-point').addEventListener('click', () => this.#drawing.remove());
     byId('masks-add').prepend(...this.#adders);
+    this.#applier.addEventListener('click', () => this.#apply(false));
     byId('masks-copy').addEventListener('click', ({ target }) => {
       byId('masks-toml').select();
       // Unlike the clipboard's own interface, this works without TLS.
@@ -126,33 +142,78 @@ export class Masks {
     if (focus) (open ? byId('masks-title') : this.#open).focus();
   }
 
-  /** Takes the masks of the configuration in force, unless others were drawn and `instead` is not set. */
+  get #path() {
+    return `api/v1/cameras/${encodeURIComponent(this.#name)}/shapes`;
+  }
+
+  #edited() {
+    this.#turn += 1;
+    this.#refused.clear();
+  }
+
+  /** Takes the masks of the configuration file, unless others were drawn and `instead` is not set. */
   async #load(instead = false) {
     const name = this.#name;
     const turn = (this.#turn += 1);
-    const answer = await ask('api/v1/config').catch(() => null);
-    const camera = answer?.body?.camera?.find((each) => each.name === name);
+    attribute(byId('masks'), 'aria-busy', 'true');
+    const answer = await ask(this.#path).catch(() => null);
+    attribute(byId('masks'), 'aria-busy', 'false');
+    const { ok, body, version } = answer ?? {};
     if (turn !== this.#turn || name !== this.#name) return;
-    if (camera?.track) this.#tracks.add(name);
-    else this.#tracks.delete(name);
-    note(camera ? '' : 'Cannot load the configuration: load it again.');
-    if (!camera) return;
-    const read = (kind, table) => {
-      const { [kind.key]: points, frame_size, ...rest } = table;
+    note(ok ? body.reason : `Cannot load the configuration: ${body?.detail ?? 'load it again.'}`);
+    if (!ok) return;
+    const read = (kind, written, was) => {
+      const { [kind.key]: points = [], frame_size, ...rest } = written;
       const others = { ...kind.others, ...rest };
       const { wrong_way } = others;
-      if (wrong_way) others.wrong_way = { ...wrong_way, direction: fractions(wrong_way.direction, table) };
-      return { kind, points: points.length > 0 ? fractions(points, table) : structuredClone(WHOLE), others };
+      if (wrong_way) others.wrong_way = { ...wrong_way, direction: fractions(wrong_way.direction, written) };
+      const mask = { kind, points: points.length > 0 ? fractions(points, written) : structuredClone(WHOLE), others, was, written };
+      return Object.assign(mask, { loaded: table(mask) });
     };
-    const masks = KINDS.flatMap((kind) => (camera[kind.table] ?? []).map((table) => read(kind, table)));
-    const [now, before] = [text(masks), this.#loaded.get(name)];
-    if (!instead && this.#drafts.has(name) && text(this.#masks) !== before) {
-      if (now !== before) note('The configuration has changed since you began: load it again to see that.');
+    const masks = KINDS.flatMap((kind) => body[kind.table].map((table, was) => read(kind, table, was)));
+    const file = { text: text(masks), track: body.track, version, writable: body.allowed && !body.reason };
+    const before = this.#files.get(name);
+    if (!instead && before && text(this.#masks) !== before.text) {
+      if (file.text === before.text) this.#files.set(name, file);
+      else note('The configuration has changed since you began: load it again to see that.');
       return;
     }
+    const at = this.#masks.indexOf(this.#mask);
+    this.#refused.clear();
     this.#drafts.set(name, masks);
-    this.#loaded.set(name, now);
-    if (!byId('masks').hidden) this.#choose(this.#masks[0] ?? null);
+    this.#files.set(name, file);
+    if (!byId('masks').hidden) this.#choose(masks[at] ?? masks[0] ?? null);
+  }
+
+  /** Has the daemon write what was drawn into its configuration and reload it. */
+  async #apply(uncover) {
+    const name = this.#name;
+    const masks = this.#masks;
+    const turn = this.#turn;
+    const lists = KINDS.map(({ table }) => [table, masks.filter(({ kind }) => kind.table === table)]);
+    const shapes = lists.map(([table, list]) => [table, list.map(wanted)]);
+    this.#applier.disabled = true;
+    note('');
+    const headers = { 'content-type': 'application/json', 'if-match': this.#files.get(name).version };
+    const answer = await ask(this.#path, { method: 'PUT', headers, body: JSON.stringify({ ...Object.fromEntries(shapes), uncover }), timeout: TIMEOUT_MS }).catch(() => null);
+    if (name !== this.#name) return;
+    this.#applier.disabled = false;
+    const { ok, body } = answer ?? {};
+    if (ok) {
+      await this.#load(turn === this.#turn);
+      write(this.#applier, `Applied in ${body.took_ms} ms`);
+      speak(this.#applier.textContent);
+    } else if (body?.uncovers && !uncover) {
+      if (confirm(`${plural(body.uncovers, 'privacy mask')} of ${body.cameras.join(' and ')} will go or change. Images, clips and messages can then show what is hidden now. Apply this?`)) return this.#apply(true);
+    } else {
+      const errors = body?.errors ?? [];
+      for (const { kind, place, message } of errors) if (kind) this.#refused.set(Object.fromEntries(lists)[kind][place], `is refused: ${message}`);
+      const [first] = this.#refused.keys();
+      this.#choose(first ?? this.#mask);
+      if (!first || errors.some(({ kind }) => !kind)) note(body?.detail ?? 'visiond did not answer. Its log has the outcome.');
+      if (first) return this.#list.querySelector('[aria-pressed=true]').focus();
+    }
+    this.#applier.focus();
   }
 
   #choose(mask) {
@@ -161,7 +222,7 @@ export class Masks {
   }
 
   #add(kind) {
-    this.#turn += 1;
+    this.#edited();
     const mask = { kind, points: kind.start.map(([...point]) => point), others: { ...kind.others } };
     const taken = (name) => this.#masks.some(({ others }) => others.name === name);
     for (let at = 1; mask.others.name === '' || (kind.fields.name && taken(mask.others.name)); at += 1) mask.others.name = `${kind.table}-${at}`;
@@ -172,7 +233,7 @@ export class Masks {
   }
 
   #remove(mask) {
-    this.#turn += 1;
+    this.#edited();
     this.#drafts.set(this.#name, this.#masks.filter((each) => each !== mask));
     this.#choose(this.#masks[0] ?? null);
     byId('masks-title').focus();
@@ -186,7 +247,7 @@ export class Masks {
     this.#drawing.show(byId('masks').hidden ? null : masks, this.#mask);
     const named = masks.map((mask) => {
       const of = masks.filter(({ kind }) => kind === mask.kind);
-      const wrong = of.length > MOST ? `is one of ${of.length}, and a camera may have ${MOST}: delete some` : fault(mask.points, mask.kind) ?? wrongName(mask, masks);
+      const wrong = of.length > MOST ? `is one of ${of.length}, and a camera may have ${MOST}: delete some` : fault(mask.points, mask.kind) ?? wrongName(mask, masks) ?? this.#refused.get(mask);
       return { mask, name: `${mask.kind.title} ${of.indexOf(mask) + 1}`, wrong };
     });
     keep(this.#list, named, ({ name }) => name, ({ mask, name }) => this.#row(mask.kind, name), (row, { mask, wrong }) => {
@@ -203,13 +264,17 @@ export class Masks {
     if (said) speak(said);
     const none = `# The camera ${this.#name} has no masks, lines and zones: remove its tables ${KINDS.map(({ table }) => `[[camera.${table}]]`).join(', ')}.`;
     // Lines and zones look at tracks.
-    const tracks = this.#tracks.has(this.#name) || !masks.some(({ others }) => others.name !== undefined) ? '' : '[camera.track]\n\n';
+    const file = this.#files.get(this.#name);
+    const tracks = file?.track || !masks.some(({ others }) => others.name !== undefined) ? '' : '[camera.track]\n\n';
     const ready = this.#drafts.has(this.#name);
     for (const adder of this.#adders) adder.disabled = !ready;
     byId('masks-toml').value = wrong || !ready ? '' : tracks + text(masks) || none;
     byId('masks-copy').disabled = !byId('masks-toml').value;
     byId('masks-point').disabled = !this.#mask;
     write(byId('masks-copy'), 'Copy');
+    show(this.#applier, Boolean(file?.writable));
+    this.#applier.disabled = byId('masks-copy').disabled;
+    write(this.#applier, 'Apply');
   }
 
   /** Makes the row of a mask; `update()` writes its values. */
@@ -218,7 +283,7 @@ export class Masks {
     const fields = Object.entries(kind.fields).map(([key, make]) => make(key, name));
     for (const field of fields) {
       field.node.addEventListener('input', () => {
-        this.#turn += 1;
+        this.#edited();
         row.mask.others = { ...row.mask.others, ...field.read() };
         this.#choose(row.mask);
       });

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use visiond_message::status::{CameraStatus, ModelStatus, SinkCounts};
 use visiond_system::process::ProcessFacts;
-use visiond_system::thermal::JetsonSummary;
+use visiond_system::thermal::{GpuSummary, JetsonSummary};
 
 /// The daemon's state at one instant.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -45,6 +45,9 @@ pub struct StatusReport {
     pub sinks: Vec<SinkCounts>,
     /// The HTTP server.
     pub http: HttpCounts,
+    /// The GPU; absent on machines that are not a Jetson and have no driver from NVIDIA.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gpu: Option<GpuSummary>,
     /// The Jetson; absent on other machines.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub jetson: Option<JetsonSummary>,

@@ -98,7 +98,7 @@ fn check(path: &Path) -> Result<FoundLibrary, EngineError> {
     let unusable = |reason: String| EngineError::LibraryUnusable(path.to_owned(), reason);
     // SAFETY: opening a library runs its initialisers. The user named the path, or only the system's owner or the user can put
     // a library there. Nothing more can be known before it is opened.
-    let library = unsafe { Library::new(path) }.map_err(|error| unusable(loader_error(&error)))?;
+    let library = unsafe { Library::new(path) }.map_err(|error| unusable(loader_error(&error, path)))?;
     // SAFETY: `OrtGetApiBase` has had this signature in every release of ONNX Runtime (onnxruntime_c_api.h).
     let get_api_base = unsafe { library.get::<GetApiBase>(b"OrtGetApiBase\0") }
         .map_err(|_| unusable("it is a library, but not ONNX Runtime's (it has no OrtGetApiBase)".to_owned()))?;

@@ -481,5 +481,6 @@ fn what_is_no_library_of_tensorrt_is_told_in_the_loaders_words() {
     assert!(cc.status().unwrap().success());
     std::fs::remove_file(needed).unwrap();
     let said = error(&library);
-    assert!(said.contains("libnvdla_compiler.so: cannot open shared object file"), "{said}");
+    let needs = format!("{} needs libnvdla_compiler.so, which the loader does not find: ", library.display());
+    assert!(said.contains(&needs) && said.contains("apt install nvidia-l4t-dla-compiler"), "{said}");
 }

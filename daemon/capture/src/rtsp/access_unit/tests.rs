@@ -43,7 +43,7 @@ fn single_units_aggregates_and_fragments_make_the_same_picture() {
         // The packet after the first key frame shows that the marker bit has ended it.
         let units = assemble(&mut h264(), &[packets, &[(INTER, 2, false, 0)]].concat());
         assert_eq!(units.len(), 1);
-        assert_eq!(units[0].data, annex_b(&[SPS, PPS, IDR]));
+        assert_eq!(*units[0].data, annex_b(&[SPS, PPS, IDR]));
         assert_eq!((units[0].access, units[0].generation), (Access::Key, 1));
     }
 }
@@ -65,7 +65,7 @@ fn empty_units_and_further_bytes_of_an_aggregate_are_passed_over_and_a_slice_tha
         let mut assembler = h264();
         let units = assemble(&mut assembler, packets);
         assert_eq!((units.len(), assembler.take_damaged()), (pictures, 1 - pictures as u64), "{rest:?}");
-        assert!(units.iter().all(|unit| unit.data == annex_b(&[SPS, PPS, IDR])));
+        assert!(units.iter().all(|unit| *unit.data == annex_b(&[SPS, PPS, IDR])));
     }
 }
 
@@ -81,7 +81,7 @@ fn h265_is_assembled_likewise() {
         (&[0x02, 1, 0x80], 3, true, 0),
     ];
     let units = assemble(&mut Assembler::new(Codec::H265, &[]), packets);
-    assert_eq!(units[0].data, annex_b(&[vps, sps, pps, &[0x26, 1, 0x80, 5, 6]]));
+    assert_eq!(*units[0].data, annex_b(&[vps, sps, pps, &[0x26, 1, 0x80, 5, 6]]));
     let access: Vec<_> = units.iter().map(|unit| unit.access).collect();
     assert_eq!(access, [Access::Key, Access::Leading, Access::Inter]);
     let radl = assemble(&mut Assembler::new(Codec::H265, &[]), &[(&[0x0C, 1, 0x80], 1, true, 0)]);
@@ -92,8 +92,8 @@ fn h265_is_assembled_likewise() {
 fn a_key_frame_without_parameter_sets_gets_those_of_the_description() {
     let units =
         assemble(&mut Assembler::new(Codec::H264, &annex_b(&[SPS, PPS])), &[(IDR, 1, true, 0), (INTER, 2, true, 0)]);
-    assert_eq!(units[0].data, annex_b(&[SPS, PPS, IDR]));
-    assert_eq!(units[1].data, annex_b(&[INTER]));
+    assert_eq!(*units[0].data, annex_b(&[SPS, PPS, IDR]));
+    assert_eq!(*units[1].data, annex_b(&[INTER]));
     assert_eq!(
         assemble(&mut h264(), &[(IDR, 1, true, 0), (INTER, 2, true, 0)])[0].access,
         Access::Inter,
@@ -117,7 +117,7 @@ fn without_markers_the_timestamp_ends_a_unit() {
     let units =
         assemble(&mut h264(), &[(SPS, 0, false, 0), (IDR, 1, false, 0), (INTER, 2, false, 0), (INTER, 3, false, 0)]);
     assert_eq!(units.len(), 2);
-    assert_eq!(units[0].data, annex_b(&[SPS, IDR]), "parameter sets with a timestamp of their own");
+    assert_eq!(*units[0].data, annex_b(&[SPS, IDR]), "parameter sets with a timestamp of their own");
 }
 
 #[test]
@@ -129,7 +129,7 @@ fn a_marker_on_every_slice_is_believed_once() {
     let units = assemble(&mut assembler, &packets);
     assert_eq!(assembler.take_damaged(), 1);
     assert!(units[1].follows_loss, "the first picture was given away without its rest");
-    assert!(units[1..].iter().all(|unit| unit.data == annex_b(&[INTER, second])), "{units:?}");
+    assert!(units[1..].iter().all(|unit| *unit.data == annex_b(&[INTER, second])), "{units:?}");
     assert_eq!(units.len(), 3, "the last one has not ended");
 }
 
@@ -234,8 +234,8 @@ fn slices_with_markers_or_timestamps_of_their_own_are_one_picture_from_the_first
         let mut assembler = Assembler::new(Codec::H264, &annex_b(&[SPS, PPS]));
         let units = assemble(&mut assembler, &packets);
         assert_eq!((units.len(), assembler.take_damaged()), (2, 0), "the last one has not ended");
-        assert_eq!(units[0].data, annex_b(&[SPS, PPS, IDR, second]));
-        assert_eq!(units[1].data, annex_b(&[INTER, inter_second]));
+        assert_eq!(*units[0].data, annex_b(&[SPS, PPS, IDR, second]));
+        assert_eq!(*units[1].data, annex_b(&[INTER, inter_second]));
         assert!(!units[1].follows_loss);
     }
 }
@@ -252,7 +252,7 @@ fn the_first_key_frame_is_dropped_if_other_slices_of_it_may_be_lost() {
 fn sets_with_a_timestamp_and_a_marker_of_their_own_belong_to_their_key_frame() {
     let packets = [(SPS, 8, true, 0), (PPS, 8, true, 0), (IDR, 9, true, 0), (INTER, 18, true, 0)];
     let units = assemble(&mut h264(), &packets);
-    assert_eq!(units[0].data, annex_b(&[SPS, PPS, IDR]));
+    assert_eq!(*units[0].data, annex_b(&[SPS, PPS, IDR]));
     assert_eq!((units.len(), units[0].presentation), (2, 9));
 }
 
@@ -284,7 +284,7 @@ fn start_codes_in_payloads_and_empty_payloads_do_no_harm() {
         let mut assembler = h264();
         let units = assemble(&mut assembler, &[packets, &[(INTER, 2, true, 0)]].concat());
         assert_eq!((units.len(), assembler.take_damaged()), (2, 0), "{packets:?}");
-        assert_eq!(units[0].data, annex_b(&[SPS, PPS, IDR]));
+        assert_eq!(*units[0].data, annex_b(&[SPS, PPS, IDR]));
         assert_eq!(units[0].access, Access::Key);
     }
 }
@@ -298,13 +298,13 @@ fn fragments_may_have_both_ends_in_one_packet_or_be_ended_by_the_marker() {
     ];
     let mut assembler = h264();
     let units = assemble(&mut assembler, &[&both[..], &[(INTER, 2, true, 0)]].concat());
-    assert_eq!((units[0].data.clone(), assembler.take_damaged()), (annex_b(&[SPS, PPS, IDR]), 0));
+    assert_eq!((units[0].data.to_vec(), assembler.take_damaged()), (annex_b(&[SPS, PPS, IDR]), 0));
     // No piece has the bit that ends a fragment.
     let (start, rest): (&[u8], &[u8]) = (&[0x7C, 0x81, 0x9A], &[0x7C, 0x01, 8]);
     let packets: Vec<_> = (3..6).flat_map(|n| [(start, n, false, 0), (rest, n, true, 0)]).collect();
     let units = assemble(&mut assembler, &packets);
     assert_eq!((units.len(), assembler.take_damaged()), (3, 0), "only the first waits for the packet behind it");
-    assert!(units.iter().all(|unit| unit.data == annex_b(&[&[0x61, 0x9A, 8]])), "{units:?}");
+    assert!(units.iter().all(|unit| *unit.data == annex_b(&[&[0x61, 0x9A, 8]])), "{units:?}");
     // And each has the marker bit.
     let mut assembler = Assembler::new(Codec::H264, &annex_b(&[SPS, PPS]));
     let end: &[u8] = &[0x7C, 0x41, 8];
@@ -406,7 +406,7 @@ fn supplemental_information_makes_a_recovery_point() {
     let units = assemble(&mut Assembler::new(Codec::H264, &annex_b(&[SPS, PPS])), &packets);
     let expected = RecoveryPoint { distance: 6, is_broken_link: false };
     assert_eq!(units[0].access, Access::Recovery(expected));
-    assert_eq!(units[0].data, annex_b(&[SPS, PPS, &point, INTER]), "a decoder may begin here");
+    assert_eq!(*units[0].data, annex_b(&[SPS, PPS, &point, INTER]), "a decoder may begin here");
     assert_eq!(assemble(&mut h264(), &packets)[0].access, Access::Inter, "without parameters none can");
 }
 

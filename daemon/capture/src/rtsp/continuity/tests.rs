@@ -1,3 +1,5 @@
+use std::sync::Arc;
+
 use visiond_frames::clock::{self, simulated::SimulatedClock};
 
 use super::super::access_unit::{Codec, Fate};
@@ -8,7 +10,7 @@ use super::Verdict::{Damaged, Recovering, Undecodable, Whole};
 fn unit(access: Access, position: Option<Position>) -> AccessUnit {
     AccessUnit {
         codec: Codec::H264,
-        data: Vec::new(),
+        data: Arc::default(),
         access,
         follows_loss: false,
         position,

@@ -101,7 +101,7 @@ impl Stream {
             let marker = n + 1 == payloads.len();
             self.assembler.push(payload, time, marker, std::mem::take(&mut lost), None, |unit| {
                 assert_eq!((unit.codec, unit.access), (Codec::Jpeg, Access::Key));
-                self.pictures.push(unit.data);
+                self.pictures.push(unit.data.to_vec());
             });
         }
     }
@@ -254,7 +254,7 @@ fn send_large(assembler: &mut JpegAssembler, parts: &Parts, extension: Option<(u
     for (n, payload) in payloads.iter().enumerate() {
         let marker = n + 1 == payloads.len();
         let extension = extension.filter(|_| n == 0);
-        assembler.push(payload, (1, NOW), marker, 0, extension, |unit| made = Some(unit.data));
+        assembler.push(payload, (1, NOW), marker, 0, extension, |unit| made = Some(unit.data.to_vec()));
     }
     made
 }

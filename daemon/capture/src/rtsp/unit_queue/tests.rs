@@ -10,7 +10,7 @@ fn unit(access: Access, n: i64) -> AccessUnit {
     let captured = visiond_frames::clock::now(&SimulatedClock::default());
     AccessUnit {
         codec: Codec::H265,
-        data: vec![0; 100],
+        data: Arc::new(vec![0; 100]),
         access,
         follows_loss: false,
         position: None,
@@ -91,7 +91,7 @@ fn without_a_newer_key_frame_everything_is_dropped_until_the_next() {
 #[test]
 fn no_more_than_so_many_bytes_wait() {
     let (queue, _) = queue();
-    let large = |access, n| AccessUnit { data: vec![0; MAX_BYTES / 2 - 1000], ..unit(access, n) };
+    let large = |access, n| AccessUnit { data: Arc::new(vec![0; MAX_BYTES / 2 - 1000]), ..unit(access, n) };
     queue.push(large(Access::Key, 0));
     queue.push(large(Access::Inter, 1));
     queue.push(large(Access::Key, 2));
@@ -176,6 +176,22 @@ fn a_unit_for_another_decoder_comes_first_again_or_the_next_key_frame_does() {
     push(&queue, "IK");
     assert_eq!(queue.take_loss(), Some((2, LossCause::Overload)));
     assert_eq!(drain(&queue), [1]);
+}
+
+#[test]
+fn what_a_decoder_took_in_vain_comes_first_again_or_its_newest_key_frame_does_if_that_took_long() {
+    let (queue, clock) = queue();
+    push(&queue, "KIK");
+    let mut taken = Vec::new();
+    while let Taken::Unit(unit) = queue.take(1, Some(Instant::now()), || false, None) {
+        taken.push(unit);
+    }
+    push(&queue, "I");
+    queue.put_back_all(taken.clone());
+    assert_eq!((queue.take_loss(), drain(&queue)), (None, vec![0, 1, 2, 0]));
+    clock.advance(MAX_AGE_AT_START + Duration::from_millis(1));
+    queue.put_back_all(taken);
+    assert_eq!((queue.take_loss(), drain(&queue)), (Some((2, LossCause::Overload)), vec![2]));
 }
 
 #[test]

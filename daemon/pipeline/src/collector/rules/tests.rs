@@ -9,7 +9,7 @@ use visiond_events::Belonging;
 use visiond_frames::clock::simulated::SimulatedClock;
 use visiond_frames::frame::FrameFacts;
 use visiond_frames::timestamp::Instant;
-use visiond_message::Timings;
+use visiond_message::{LabelMessage, Timings};
 use visiond_system::outage::IfUnusable;
 use visiond_system::stop::Stop;
 use visiond_tracker::TrackState;
@@ -17,7 +17,7 @@ use visiond_tracker::TrackState;
 use super::super::schedule::ActiveTime;
 use super::*;
 use crate::lane::testing::{message_channel, outlet};
-use crate::lane_result::ModelFacts;
+use crate::lane_result::{CropResults, ModelFacts};
 use crate::outlet::EventOutlet;
 
 /// A camera whose first object, a person, walks to the right, 10 pixels a frame of 100 ms. A car may be parked there.
@@ -31,6 +31,8 @@ struct Walk {
     annotator: Option<Annotator>,
     height: f32,
     car: Option<[f32; 4]>,
+    /// An attribute of the person, by another model.
+    coat: Option<&'static str>,
     /// The time of frame 0, in nanoseconds since 1970.
     began_ns: u64,
 }
@@ -54,6 +56,7 @@ impl Walk {
             annotator: None,
             height: 100.0,
             car: None,
+            coat: None,
             began_ns: 0,
         }
     }
@@ -99,9 +102,15 @@ impl Walk {
             };
             let reports: Vec<_> = objects.iter().map(report).collect();
             let (values, timings) = (&FrameValues::NONE, Timings::default());
-            let result = LaneResult { frame, model: &self.model, detections: &detections, values, crops: &[], timings };
+            let coat = self.coat.map(|label| {
+                let label = AttributeMessage::Label(LabelMessage { label: label.into(), score: 0.8 });
+                let attributes = AttributesMessage(vec![("coat".into(), label)]);
+                CropResults { attributes, ..CropResults::default() }
+            });
+            let crops = coat.as_slice();
+            let result = LaneResult { frame, model: &self.model, detections: &detections, values, crops, timings };
             let annotator = self.annotator.as_ref();
-            self.rules.step(settings, &result, (&reports, &[]), annotator, (&"door".into(), &self.outlet));
+            self.rules.step(settings, &result, (&reports, &[]), (annotator, None), (&"door".into(), &self.outlet));
         }
     }
 
@@ -121,6 +130,7 @@ fn rule(name: &str, kind: Kind, area: &[[f32; 2]]) -> RuleSettings {
         rule: Rule { area: area.to_vec(), ..Rule::new(name, kind) },
         classes: Vec::new(),
         owners: Vec::new(),
+        enabled: true,
         schedule: None,
     }
 }
@@ -163,11 +173,13 @@ fn an_event_keeps_its_image_and_gets_another_when_its_object_is_seen_better() {
     let mut walk = Walk { annotator: Some(annotator), ..Walk::new() };
     let line = Kind::Line { points: vec![[0.25, 0.0], [0.25, 1.0]], sides: ["east".into(), "west".into()] };
     let rules: Arc<[_]> = Arc::new([rule("line", line, &[]), rule("left", Kind::Zone, &LEFT)]);
-    let mut images = Vec::new();
+    let (mut images, mut looks) = (Vec::new(), Vec::new());
     for frame in 1..40 {
         walk.height = if frame < 10 { 100.0 } else { 160.0 };
         walk.walk(1, &rules);
-        images.extend(walk.rules.images().drain(..).map(|image| (frame, image)));
+        let (sharper, other): (Vec<_>, Vec<_>) = walk.rules.images().drain(..).partition(|image| image.only_if_sharper);
+        images.extend(other.into_iter().map(|image| (frame, image.name)));
+        looks.extend(sharper.into_iter().map(|image| (frame, image.name, image.track)));
     }
     let events = std::mem::take(&mut *walk.events.lock());
     let image_of = |event: &EventMessage| event.image.clone().unwrap();
@@ -181,8 +193,48 @@ fn an_event_keeps_its_image_and_gets_another_when_its_object_is_seen_better() {
         images,
         [(visit.sequence, image_of(visit)), (10, image_of(visit)), (crossing.sequence, image_of(crossing)),]
     );
+    // Then after longer and longer pauses, and from the new image on again.
+    let at: Vec<_> = looks.iter().map(|(frame, ..)| *frame).collect();
+    assert!(looks.iter().all(|(_, name, track)| *name == image_of(visit) && *track == visit.track), "{looks:?}");
+    assert_eq!(at, [4, 6, 11, 13, 17, 25]);
     walk.walk(5, &rules);
-    assert!(walk.rules.pictured.is_empty());
+    assert!(walk.rules.under_way.is_empty());
+}
+
+#[test]
+fn an_event_has_the_way_of_its_object_and_what_other_models_say_of_it() {
+    let mut walk = Walk::new();
+    let rules: Arc<[_]> = Arc::new([rule("left", Kind::Zone, &LEFT)]);
+    for coat in [None, Some("red"), Some("red"), Some("blue")] {
+        walk.coat = coat;
+        walk.walk(4, &rules);
+    }
+    // The last known ones stay until the end.
+    walk.coat = None;
+    walk.walk(30, &rules);
+    let events = std::mem::take(&mut *walk.events.lock());
+    let text = |event: &EventMessage| {
+        let coat = event.attributes.get("coat").map(|coat| serde_json::to_string(coat).unwrap());
+        format!("{:?} {} {}", event.phase, coat.unwrap_or_default(), event.path.len())
+    };
+    assert_eq!(events.iter().map(text).collect::<Vec<_>>(), ["Begin  0", "End  18"], "no model ran at the begin");
+    // From here on, one runs at the begin.
+    walk.rules = CameraRules::default();
+    walk.frames = 0;
+    for coat in ["red", "red", "blue"] {
+        walk.coat = Some(coat);
+        walk.walk(4, &rules);
+    }
+    walk.coat = None;
+    walk.walk(30, &rules);
+    let events = std::mem::take(&mut *walk.events.lock());
+    assert_eq!(
+        events.iter().map(text).collect::<Vec<_>>(),
+        [r#"Begin "red" 0"#, r#"Update "blue" 0"#, r#"End "blue" 18"#]
+    );
+    let path = &events[2].path;
+    assert_eq!((path[0], path[1]), ([30.0, 200.0], [50.0, 200.0]));
+    assert!(path.iter().all(|[x, y]| *x <= 350.0 && *y == 200.0), "{path:?}");
 }
 
 /// Remembers totals as the ledger does.
@@ -202,6 +254,10 @@ impl EventOutlet for Totals {
 
     fn set_totals(&self, camera: &str, rule: &str, kind: &str, totals: RuleTotals) {
         self.0.lock().insert(format!("{camera} {rule} {kind}"), totals);
+    }
+
+    fn reset_totals(&self, camera: &str, rule: &str) {
+        self.0.lock().retain(|key, _| !key.starts_with(&format!("{camera} {rule} ")));
     }
 }
 
@@ -298,6 +354,32 @@ fn events_end_while_the_camera_is_away_for_longer_than_their_rules_wait() {
     assert!(!miss(&mut walk, 59), "what is parked may be found again for a minute");
     assert!(miss(&mut walk, 61));
     assert_eq!(walk.told(), ["here zone End frames_missing", "parked zone End frames_missing"]);
+}
+
+#[test]
+fn a_rule_that_is_switched_off_ends_its_events_and_keeps_its_totals_until_they_are_reset() {
+    let mut walk = Walk::new();
+    let switched = |enabled: bool| -> Arc<[RuleSettings]> {
+        let zone = RuleSettings { enabled, ..rule("here", Kind::Zone, &[]) };
+        let dwell = RuleSettings { enabled, ..rule("here/dwell", Kind::Dwell { time: Duration::ZERO }, &[]) };
+        Arc::new([zone, dwell, rule("other", Kind::Zone, &[])])
+    };
+    let begun =
+        |walk: &Walk| walk.rules.scene.as_ref().unwrap().counters().map(|(_, totals)| totals.begun).collect::<Vec<_>>();
+    walk.walk(5, &switched(true));
+    assert_eq!(walk.told().len(), 3);
+    walk.walk(5, &switched(false));
+    assert_eq!(walk.told(), ["here zone End rule_off", "here dwell End rule_off"]);
+    walk.rules.reset_totals("her");
+    assert_eq!(begun(&walk), [1, 1, 1]);
+    let on = switched(true);
+    walk.walk(5, &on);
+    assert_eq!(walk.told(), ["here zone Begin", "here dwell Begin"]);
+    assert_eq!(begun(&walk), [2, 2, 1]);
+    walk.rules.reset_totals("here");
+    assert_eq!(begun(&walk), [0, 0, 1]);
+    walk.walk(1, &on);
+    assert!(walk.rules.has_news(), "readers learn of the reset with the next frame");
 }
 
 #[test]

@@ -215,7 +215,8 @@ fn new_settings_keep_the_ids() {
 fn the_camera_has_the_totals_of_its_zones_and_nobody_is_inside_once_the_tracks_end() {
     let metrics = CameraMetrics::new("door".into());
     let rule = Rule::new("hall", Kind::Zone);
-    let rules: Arc<[_]> = Arc::new([RuleSettings { rule, classes: Vec::new(), owners: Vec::new(), schedule: None }]);
+    let rules: Arc<[_]> =
+        Arc::new([RuleSettings { rule, classes: Vec::new(), owners: Vec::new(), enabled: true, schedule: None }]);
     metrics.set_rules(rules.iter().map(|rule| (Arc::clone(&rule.rule.name), rule.facts())));
     let settings = TrackSettings { rules, ..TrackSettings::default() };
     let (publish, _) = message_channel();
@@ -229,7 +230,7 @@ fn the_camera_has_the_totals_of_its_zones_and_nobody_is_inside_once_the_tracks_e
         let frame = frame(number);
         let result = LaneResult { frame, model: &model, detections: &detections, values, crops: &[], timings };
         tracks.step(&settings, &result, &mut buffers);
-        tracks.apply_rules(&settings, &result, &mut buffers, None, (&metrics, &outlet));
+        tracks.apply_rules(&settings, &result, &mut buffers, (None, None), (&metrics, &outlet));
     }
     assert_eq!(hall(), Some((1, Some(1), 1)));
     tracks.finish(EndReason::CameraGone, &metrics, &outlet);

@@ -419,6 +419,30 @@ fn messages_of_a_subscription_are_asked_for_until_it_has_ended() {
 }
 
 #[test]
+fn a_message_that_is_too_large_is_skipped_and_what_follows_is_read() {
+    run(async {
+        let (ours, mut broker) = duplex(1 << 20);
+        let codec = Codec(MqttProtocol::V3);
+        let limits = BrokerLimits::default();
+        let mut session = MqttSession::new(Box::new(ours), codec, limits, 20 * SECOND, BytesMut::new());
+        session.subscribe_to_commands(&["a/#".to_owned()]);
+        // Retained, of 6 MiB each, with their ends in one packet of the network.
+        let large = [&[0x31, 0x80, 0x80, 0x80, 0x03, 0, 1, b'a'][..], &vec![b'x'; (6 << 20) - 3]].concat();
+        let bytes = [&large[..], &large, &[0x30, 5, 0, 1, b'b', b'O', b'N']].concat();
+        let mut events = Vec::new();
+        for part in bytes.chunks(1 << 19) {
+            says(&mut broker, part).await;
+            while let Some(event) = now(&mut session).await {
+                events.push(event);
+            }
+        }
+        let too_large = || SessionEvent::TooLarge("a".to_owned(), (6 << 20) + 5);
+        let small = Incoming { topic: "b".to_owned(), payload: Bytes::from_static(b"ON"), retained: false };
+        assert_eq!(events, [too_large(), too_large(), SessionEvent::Incoming(small)]);
+    });
+}
+
+#[test]
 fn states_that_no_one_acknowledges_count_as_waiting() {
     run(async {
         let (mut session, mut broker) = session_with(BrokerLimits::default(), 1 << 16);

@@ -1,0 +1,35 @@
+//! Bundles: a model with its card, the proof that it works, and a signature, in one file; and the [store] of a device.
+//!
+//! A bundle is a tar archive (ustar), compressed with zstd:
+//!
+//! 1. `manifest.toml`, the [`Manifest`], which has the size and the SHA-256 of every other file;
+//! 2. `manifest.toml.minisig`, its signature in minisign's format, if it is signed;
+//! 3. the files, in the manifest's order.
+//!
+//! So a reader knows who vouches for the contents before it unpacks any of them, and how large each of them is. Nothing is
+//! written that the manifest does not name.
+//!
+//! No engine is loaded here: whether a model works is for the caller to prove.
+
+mod error;
+mod manifest;
+pub mod owner;
+mod read;
+mod signature;
+pub mod store;
+mod write;
+
+#[cfg(test)]
+mod tests;
+
+pub use error::BundleError;
+pub use manifest::{BundleFile, BundleModel, Manifest, Proof};
+pub use read::Bundle;
+pub use signature::{Signer, TrustedKeys};
+pub use write::{Sources, generate_key, sign, write};
+
+/// The manifest's name in the archive.
+const MANIFEST: &str = "manifest.toml";
+
+/// The name of its signature.
+const SIGNATURE: &str = "manifest.toml.minisig";

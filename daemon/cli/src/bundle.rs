@@ -1,0 +1,67 @@
+//! `visiond bundle`: makes, signs and installs bundles, which bring a model to devices with the proof that it works there.
+
+mod failure;
+mod inspect;
+mod install;
+mod keys;
+mod make;
+mod trusted_keys;
+mod versions;
+
+use clap::Subcommand;
+use visiond_system::exit::{Exit, ExitError};
+
+/// Bring a model to devices in one signed file, with the proof that it works
+#[derive(Debug, clap::Args)]
+#[command(after_help = AFTER_HELP, arg_required_else_help = true)]
+pub struct Args {
+    #[command(subcommand)]
+    command: BundleCommand,
+}
+
+const AFTER_HELP: &str = "\
+docs/bundles.md shows the way from a model to devices that use it.
+
+Examples:
+  visiond bundle keys team
+  visiond bundle make yolo11n.onnx --name street --version 1
+  visiond bundle sign street-1.visiond --key team.key
+  sudo visiond bundle install street-1.visiond
+  sudo visiond bundle rollback street";
+
+#[derive(Debug, Subcommand)]
+enum BundleCommand {
+    Make(Box<make::Args>),
+    Keys(keys::KeysArgs),
+    Sign(keys::SignArgs),
+    Inspect(inspect::Args),
+    Verify(inspect::VerifyArgs),
+    Install(install::Args),
+    List(versions::ListArgs),
+    Rollback(versions::RollbackArgs),
+}
+
+impl Args {
+    /// Returns whether `--json` is set.
+    pub fn prints_json(&self) -> bool {
+        match &self.command {
+            BundleCommand::Inspect(args) => args.json,
+            BundleCommand::List(args) => args.json,
+            _ => false,
+        }
+    }
+}
+
+/// Runs the command.
+pub fn run(args: Args) -> Result<Exit, ExitError> {
+    match args.command {
+        BundleCommand::Make(args) => make::run(*args),
+        BundleCommand::Keys(args) => keys::make_keys(&args),
+        BundleCommand::Sign(args) => keys::sign(&args),
+        BundleCommand::Inspect(args) => inspect::run(&args),
+        BundleCommand::Verify(args) => inspect::verify(&args),
+        BundleCommand::Install(args) => install::run(&args),
+        BundleCommand::List(args) => versions::list(&args),
+        BundleCommand::Rollback(args) => versions::roll_back(&args),
+    }
+}

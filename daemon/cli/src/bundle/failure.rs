@@ -1,0 +1,35 @@
+//! The exit status of each error of a bundle.
+
+use std::io::ErrorKind;
+
+use visiond_bundle::BundleError;
+use visiond_system::exit::{Exit, ExitError};
+
+/// Returns the exit of an error of a bundle.
+pub fn refuse(error: BundleError) -> ExitError {
+    if let BundleError::Io { error: system, .. } = &error
+        && system.kind() == ErrorKind::PermissionDenied
+    {
+        return ExitError::new(Exit::Output, format!("{error}; use sudo, or a folder of your own"));
+    }
+    let exit = match &error {
+        BundleError::Io { action: "read", .. } => Exit::Input,
+        BundleError::Io { .. } | BundleError::NoSpace { .. } => Exit::Output,
+        BundleError::NoKeys | BundleError::Key(_) | BundleError::SecretKey(_) | BundleError::Password(_) => {
+            Exit::Config
+        }
+        BundleError::Foreign(_) => Exit::Config,
+        BundleError::Invalid { .. } => Exit::Usage,
+        BundleError::NotABundle(_) | BundleError::Damaged { .. } | BundleError::Manifest { .. } => Exit::Input,
+        BundleError::Unsigned(_)
+        | BundleError::Untrusted { .. }
+        | BundleError::Forged { .. }
+        | BundleError::Signature { .. }
+        | BundleError::TooOld { .. }
+        | BundleError::Installed { .. }
+        | BundleError::NotNewer { .. }
+        | BundleError::Refused { .. } => Exit::Model,
+        BundleError::NothingBefore { .. } | BundleError::NotInstalled { .. } | BundleError::Busy(_) => Exit::Failure,
+    };
+    ExitError::new(exit, error)
+}

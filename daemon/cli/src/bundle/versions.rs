@@ -1,0 +1,143 @@
+//! `visiond bundle list` and `rollback`.
+
+use std::path::{self, PathBuf};
+
+use serde::Serialize;
+use visiond_bundle::store::{FOLDER, Installed, Store};
+use visiond_system::exit::{Exit, ExitError};
+
+use super::failure::refuse;
+use crate::output::{note, print_report};
+
+/// Where a device keeps its bundles.
+#[derive(Debug, clap::Args)]
+pub struct StoreArgs {
+    /// Keep bundles in this folder
+    #[arg(id = "store", long, value_name = "FOLDER", default_value = FOLDER)]
+    pub folder: PathBuf,
+}
+
+impl StoreArgs {
+    pub fn open(&self) -> Store {
+        Store::new(path::absolute(&self.folder).unwrap_or_else(|_| self.folder.clone()))
+    }
+}
+
+/// List the installed bundles
+#[derive(Debug, clap::Args)]
+#[command(after_help = LIST_HELP)]
+pub struct ListArgs {
+    #[command(flatten)]
+    store: StoreArgs,
+
+    /// Print JSON instead of text
+    #[arg(long)]
+    pub json: bool,
+}
+
+const LIST_HELP: &str = "\
+Examples:
+  visiond bundle list
+  visiond bundle list --json | jq '.[].current.version'";
+
+/// Go back to the previous version
+///
+/// The version that you leave is not installed again without `visiond bundle install --again`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = ROLLBACK_HELP)]
+pub struct RollbackArgs {
+    /// Name of the bundle
+    name: String,
+
+    /// Why, for `visiond bundle list`
+    #[arg(long, value_name = "TEXT", default_value = "rolled back by hand")]
+    reason: String,
+
+    #[command(flatten)]
+    store: StoreArgs,
+}
+
+const ROLLBACK_HELP: &str = "\
+The daemon uses it after `sudo visiond reload`.
+
+Examples:
+  sudo visiond bundle rollback street && sudo visiond reload
+  sudo visiond bundle rollback street --reason 'misses bicycles'";
+
+/// An installed bundle as `--json` prints it.
+#[derive(Debug, Serialize)]
+struct Listed {
+    name: String,
+    current: Option<ListedVersion>,
+    previous: Option<ListedVersion>,
+    refused: Vec<Refused>,
+}
+
+#[derive(Debug, Serialize)]
+struct ListedVersion {
+    version: u64,
+    /// The number of the key that signed it.
+    signed_by: Option<String>,
+    model: String,
+}
+
+#[derive(Debug, Serialize)]
+struct Refused {
+    version: u64,
+    reason: String,
+}
+
+/// Lists what is installed.
+pub fn list(args: &ListArgs) -> Result<Exit, ExitError> {
+    let store = args.store.open();
+    let installed = store.list().map_err(refuse)?;
+    let version = |it: Installed| ListedVersion {
+        version: it.manifest.version,
+        signed_by: it.signed_by,
+        model: it.folder.join("model").display().to_string(),
+    };
+    let listed: Vec<_> = installed
+        .into_iter()
+        .map(|it| Listed {
+            current: it.current.map(version),
+            previous: it.previous.map(version),
+            refused: it.refused.into_iter().map(|(version, reason)| Refused { version, reason }).collect(),
+            name: it.name,
+        })
+        .collect();
+    print_report(args.json, &listed, |listed| {
+        if listed.is_empty() {
+            return format!("no bundle is installed in {}\n", args.store.folder.display());
+        }
+        let mut out = String::new();
+        for one in listed {
+            let (current, previous) = (number(one.current.as_ref()), number(one.previous.as_ref()));
+            out += &format!("{:20} version {current}, previous version {previous}\n", one.name);
+            if let Some(id) = one.current.as_ref().and_then(|current| current.signed_by.as_ref()) {
+                out += &format!("  signed by the key {id}\n");
+            }
+            out += &format!("  path = \"{}\"\n", store.model(&one.name).display());
+            for refused in &one.refused {
+                out += &format!("  {} is refused: {}\n", refused.version, refused.reason);
+            }
+        }
+        out
+    })
+}
+
+fn number(version: Option<&ListedVersion>) -> String {
+    version.map_or("none".to_owned(), |it| it.version.to_string())
+}
+
+/// Goes back to the version before.
+pub fn roll_back(args: &RollbackArgs) -> Result<Exit, ExitError> {
+    let switched = args.store.open().roll_back(&args.name, &args.reason).map_err(refuse)?;
+    note(&format!(
+        "{} is at version {} again: `sudo visiond reload` makes the daemon use it",
+        args.name, switched.now.manifest.version
+    ));
+    if let Some(error) = switched.left {
+        note(&format!("the version that was left may be installed again: {error}"));
+    }
+    Ok(Exit::Success)
+}

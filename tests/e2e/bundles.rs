@@ -1,0 +1,238 @@
+//! `visiond bundle`: from a model to a daemon that uses it, and back; what is not as signed or promised is refused.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Output;
+
+use visiond_tests::{Daemon, assert_no_panic, json_lines, picture, root, run, stderr};
+
+const MODEL: i32 = 4;
+const INPUT: i32 = 5;
+const DIFFERS: i32 = 8;
+
+/// A folder in which bundles are made and installed, with a key pair and the tiny network.
+struct Desk {
+    folder: tempfile::TempDir,
+}
+
+impl Desk {
+    fn new() -> Self {
+        let desk = Self { folder: tempfile::tempdir().unwrap() };
+        for name in ["tiny.onnx", "tiny.toml"] {
+            fs::copy(root().join("tests/vm").join(name), desk.path(name)).unwrap();
+        }
+        desk.succeed(&["keys", "DIR/team", "--no-password"]);
+        desk
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// Runs `visiond bundle ARGS` with the folder in the place of DIR.
+    fn bundle(&self, args: &[&str]) -> Output {
+        let folder = self.folder.path().to_str().unwrap();
+        let args = args.iter().map(|arg| arg.replace("DIR", folder));
+        let output = run(["bundle".to_owned()].into_iter().chain(args));
+        assert_no_panic(&stderr(&output));
+        output
+    }
+
+    fn succeed(&self, args: &[&str]) -> Output {
+        let output = self.bundle(args);
+        assert!(output.status.success(), "{args:?}: {}", stderr(&output));
+        output
+    }
+
+    /// Makes and signs a bundle of the network, whose proof is what it detects in two pictures.
+    fn make(&self, version: &str, more: &[&str]) {
+        let pictures = ["astronaut", "coffee"].map(|name| picture(&format!("{name}.png")));
+        if !self.path("expected.json").exists() {
+            let detected =
+                run(["detect".as_ref(), "--json".as_ref(), "--model".as_ref(), self.path("tiny.onnx").as_os_str()]
+                    .into_iter()
+                    .chain(pictures.iter().map(|picture| picture.as_os_str())));
+            assert_eq!(json_lines(&detected.stdout).len(), 2);
+            fs::write(self.path("expected.json"), detected.stdout).unwrap();
+        }
+        let out = format!("DIR/street-{version}.visiond");
+        let mut args = vec!["make", "DIR/tiny.onnx", "--name", "street", "--version", version, "-o", &out];
+        args.extend(["--reference", "DIR/expected.json"]);
+        for picture in &pictures {
+            args.extend(["--pictures", picture.to_str().unwrap()]);
+        }
+        args.extend(more);
+        self.succeed(&args);
+        self.succeed(&["sign", &out, "--key", "DIR/team.key"]);
+    }
+
+    fn install(&self, version: &str, more: &[&str]) -> Output {
+        let bundle = format!("DIR/street-{version}.visiond");
+        let mut args = vec!["install", &bundle, "--key", "DIR/team.pub", "--store", "DIR/models"];
+        args.extend(more);
+        self.bundle(&args)
+    }
+
+    /// The current and the previous version.
+    fn versions(&self) -> [Option<u64>; 2] {
+        let list = self.succeed(&["list", "--json", "--store", "DIR/models"]);
+        let list: serde_json::Value = serde_json::from_slice(&list.stdout).unwrap();
+        ["current", "previous"].map(|key| list[0][key]["version"].as_u64())
+    }
+
+    /// Replaces a label of the card.
+    fn relabel(&self, from: &str, to: &str) {
+        let card = fs::read_to_string(self.path("tiny.toml")).unwrap();
+        fs::write(self.path("tiny.toml"), card.replace(from, to)).unwrap();
+    }
+}
+
+fn refused(output: &Output, exit: i32, words: &str) {
+    let said = stderr(output);
+    assert_eq!(output.status.code(), Some(exit), "{said}");
+    assert!(said.contains(words), "{said}");
+}
+
+const CONFIG: &str = r#"
+[engine]
+backend = "rten"
+threads = 1
+
+[http]
+listen = ["unix:{dir}/http.sock"]
+
+[[model]]
+name = "tiny"
+path = "STORE/street/current/model"
+
+[[camera]]
+name = "gate"
+source = { type = "pattern", width = 128, height = 64, fps = 50.0 }
+
+[[sink]]
+type = "file"
+path = "{dir}/out.jsonl"
+"#;
+
+#[test]
+fn a_daemon_uses_a_new_version_after_a_reload_and_the_old_one_after_a_rollback() {
+    let desk = Desk::new();
+    desk.make("1", &["--max-latency-p99-ms", "60000", "--notes", "first"]);
+    let installed = desk.install("1", &[]);
+    assert!(installed.status.success(), "{}", stderr(&installed));
+    assert!(stderr(&installed).contains("street 1 is installed: `sudo visiond reload`"), "{}", stderr(&installed));
+    let mut daemon = Daemon::start(&CONFIG.replace("STORE", desk.path("models").to_str().unwrap()));
+    let labels = |daemon: &Daemon, from: usize| -> Vec<String> {
+        let messages = daemon.messages("out.jsonl").split_off(from);
+        let detections = messages.iter().flat_map(|message| message["detections"].as_array().unwrap().clone());
+        detections.map(|detection| detection["label"].as_str().unwrap().to_owned()).collect()
+    };
+    let old = "white";
+    daemon.wait_until("the first version", |daemon| labels(daemon, 0).iter().any(|label| label == old));
+    // The same network with another label, which its reference has as well.
+    desk.relabel("\"white\"", "\"snow\"");
+    fs::remove_file(desk.path("expected.json")).unwrap();
+    desk.make("2", &[]);
+    assert!(desk.install("2", &[]).status.success());
+    assert_eq!(desk.versions(), [Some(2), Some(1)]);
+    let reload = |daemon: &Daemon| {
+        let output = run(["reload".as_ref(), daemon.path("visiond.toml").as_os_str()]);
+        assert!(output.status.success(), "{}", stderr(&output));
+        daemon.count("out.jsonl")
+    };
+    let from = reload(&daemon);
+    daemon.wait_until("the second version", |daemon| labels(daemon, from).iter().any(|label| label == "snow"));
+    desk.succeed(&["rollback", "street", "--store", "DIR/models"]);
+    assert_eq!(desk.versions(), [Some(1), None]);
+    let from = reload(&daemon);
+    daemon.wait_until("the first version again", |daemon| labels(daemon, from).iter().any(|label| label == old));
+    refused(&desk.install("2", &[]), MODEL, "street 2 was refused here before (rolled back by hand)");
+    assert!(desk.install("2", &["--again"]).status.success());
+    let finished = daemon.terminate();
+    assert!(finished.status.success(), "{}", finished.log);
+}
+
+#[test]
+fn a_model_that_detects_something_else_is_slow_or_cannot_be_loaded_is_refused_and_the_one_before_stays() {
+    let desk = Desk::new();
+    desk.make("1", &[]);
+    assert!(desk.install("1", &[]).status.success());
+    let right = fs::read(desk.path("expected.json")).unwrap();
+    let wrong = r#"{"image_id": "coffee.png", "category_id": 3, "bbox": [0, 0, 90, 90], "score": 0.9}"#;
+    fs::write(desk.path("expected.json"), wrong).unwrap();
+    desk.make("2", &[]);
+    fs::write(desk.path("expected.json"), right).unwrap();
+    refused(
+        &desk.install("2", &[]),
+        DIFFERS,
+        "street 2 is refused, and the version in use stays: it detects something else",
+    );
+    refused(&desk.install("2", &[]), MODEL, "was refused here before (it detects something else");
+    desk.make("3", &["--max-latency-p99-ms", "0.0001"]);
+    refused(&desk.install("3", &[]), DIFFERS, "instead of 0.0001 ms; make a new version, or use --again");
+    fs::write(desk.path("tiny.onnx"), "no model").unwrap();
+    desk.make("4", &[]);
+    refused(&desk.install("4", &[]), MODEL, "none of the bundle's models can be used on this machine");
+    assert_eq!(desk.versions(), [Some(1), None]);
+    let left: Vec<_> = fs::read_dir(desk.path("models/street")).unwrap().map(|it| it.unwrap().file_name()).collect();
+    assert!(
+        left.iter().all(|name| ["1", "current", "newest", "refused.toml", ".lock"].contains(&name.to_str().unwrap())),
+        "{left:?}"
+    );
+    let list = desk.succeed(&["list", "--store", "DIR/models"]);
+    let text = String::from_utf8(list.stdout).unwrap();
+    assert!(
+        text.contains("version 1, previous version none") && text.contains("  3 is refused: 99 of 100 frames take"),
+        "{text}"
+    );
+}
+
+#[test]
+fn of_several_models_the_first_that_can_be_loaded_is_used() {
+    let desk = Desk::new();
+    fs::write(desk.path("orin.engine"), "no engine").unwrap();
+    let out = "DIR/street-5.visiond";
+    let card = ["--card", "DIR/tiny.toml", "--expires", "2020-01-01"];
+    desk.succeed(
+        &[&["make", "DIR/orin.engine", "DIR/tiny.onnx", "--name", "street", "--version", "5", "-o", out], &card[..]]
+            .concat(),
+    );
+    desk.succeed(&["sign", out, "--key", "DIR/team.key"]);
+    let output = desk.install("5", &[]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert!(stderr(&output).contains("street 5 expired on 2020-01-01: ask its maker"), "{}", stderr(&output));
+    assert!(stderr(&output).contains("it can be loaded, which is all that is known"), "{}", stderr(&output));
+    assert_eq!(fs::read_link(desk.path("models/street/current/model")).unwrap(), Path::new("tiny.onnx"));
+}
+
+#[test]
+fn what_nobody_trusted_has_signed_is_refused_before_anything_is_written() {
+    let desk = Desk::new();
+    desk.make("1", &[]);
+    let described = desk.succeed(&["inspect", "--json", "DIR/street-1.visiond"]);
+    let described: serde_json::Value = serde_json::from_slice(&described.stdout).unwrap();
+    assert_eq!(described["manifest"]["version"], 1);
+    let verified = desk.succeed(&["verify", "DIR/street-1.visiond", "--key", "DIR/team.pub"]);
+    assert!(String::from_utf8(verified.stdout).unwrap().contains("all 5 files are as signed"));
+    desk.succeed(&["keys", "DIR/other", "--no-password"]);
+    let other = ["verify", "DIR/street-1.visiond", "--key", "DIR/other.pub"];
+    refused(&desk.bundle(&other), MODEL, "put its public key into /etc/visiond-keys, or name it with --key");
+    refused(&desk.bundle(&["keys", "DIR/team"]), 6, "team.pub exists: choose another name");
+    let over = ["make", "DIR/tiny.onnx", "--name", "a", "--version", "1", "-o", "DIR/tiny.onnx"];
+    refused(&desk.bundle(&over), 6, "tiny.onnx exists: delete it, or choose another name with -o");
+    let secret = desk.bundle(&["verify", "DIR/street-1.visiond", "--key", "DIR/team.key"]);
+    refused(&secret, 3, "team.key has no public key of minisign: name the file that ends with .pub");
+    assert!(!stderr(&secret).contains("RW"), "{}", stderr(&secret));
+    refused(&desk.bundle(&["sign", "DIR/street-1.visiond", "--key", "DIR/team.pub"]), 3, "cannot use the secret key");
+    let bytes = fs::read(desk.path("street-1.visiond")).unwrap();
+    fs::write(desk.path("street-1.visiond"), &bytes[..bytes.len() / 2]).unwrap();
+    refused(&desk.install("1", &[]), INPUT, "street-1.visiond is damaged: ");
+    fs::write(desk.path("street-1.visiond"), "text").unwrap();
+    refused(&desk.install("1", &[]), INPUT, "is not a bundle: make one with `visiond bundle make`");
+    refused(
+        &desk.bundle(&["rollback", "street", "--store", "DIR/models"]),
+        1,
+        "there is no version of street to go back to",
+    );
+    refused(&desk.bundle(&["rollback", "../x", "--store", "DIR/models"]), 1, "no bundle named ../x is installed");
+}
