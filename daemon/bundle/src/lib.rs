@@ -15,6 +15,7 @@ mod error;
 mod manifest;
 pub mod owner;
 mod read;
+pub mod rollout;
 mod signature;
 pub mod store;
 mod write;

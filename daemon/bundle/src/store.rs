@@ -9,6 +9,7 @@
 //! street/previous -> 6                      what `visiond bundle rollback` goes back to
 //! street/newest                             the newest version that was ever installed
 //! street/refused.toml                       versions that are not tried again, and why
+//! street/rollout.toml                       what is done about newer versions: see [`rollout`](crate::rollout)
 //! ```
 //!
 //! Every step leaves the old version or the new one, whole: files are synced before the folder gets its name, and `current` changes
@@ -27,6 +28,7 @@ use super::error::BundleError;
 use super::manifest::{MODEL, MODEL_CARD, Manifest, check_name};
 use super::owner;
 use super::read::{Bundle, create_folder};
+use super::rollout::ROLLOUT;
 use super::signature::{Signer, TrustedKeys, signer};
 
 /// The default folder.
@@ -340,7 +342,7 @@ impl Place {
     fn clean(&self) -> Result<(), BundleError> {
         let mut kept: Vec<PathBuf> =
             [CURRENT, PREVIOUS].iter().filter_map(|name| fs::read_link(self.folder.join(name)).ok()).collect();
-        kept.extend([CURRENT, PREVIOUS, NEWEST, REFUSED, LOCK].map(PathBuf::from));
+        kept.extend([CURRENT, PREVIOUS, NEWEST, REFUSED, ROLLOUT, LOCK].map(PathBuf::from));
         let read = |error| BundleError::io("read", &self.folder)(error);
         for entry in fs::read_dir(&self.folder).map_err(read)? {
             let entry = entry.map_err(read)?;
