@@ -1,4 +1,4 @@
-//! Runs a program that writes frames to standard output or descriptor 3: GStreamer, ffmpeg, a vendor's tool.
+//! Runs a program that writes frames to standard output, descriptor 3 or shared memory: GStreamer, ffmpeg, a vendor's tool.
 //!
 //! The frames are Y4M, or raw with the size from the configuration. Anything else that a program writes between raw frames
 //! shifts all later frames, and their pixels do not show it. visiond detects two signs: a line of text at the start of a frame
@@ -7,14 +7,15 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
+use std::time::{Duration, Instant};
 use std::{io, sync::Arc};
 
-use visiond_config::types::{CommandConfig, CommandContainer, Pace};
+use visiond_config::types::{CommandConfig, CommandContainer, Pace, SOCKET};
 use visiond_frames::clock::{self, Clock};
-use visiond_frames::frame::{LossCause, PooledBuffer};
+use visiond_frames::frame::{Frame, FrameBytes, LossCause, PooledBuffer};
 use visiond_kernels::color::{ColorDescription, ColorRange};
 use visiond_kernels::frame::FrameLayout;
-use visiond_system::child_process::{self, Child, Launch};
+use visiond_system::child_process::{self, Child, Filled, Launch};
 use visiond_system::find_program;
 use visiond_system::redact::{redact_arguments, redact_line};
 use visiond_system::stop::Stop;
@@ -22,6 +23,7 @@ use visiond_system::stop::Stop;
 use super::buffers::Buffers;
 use super::pacer::recorded_at;
 use super::pipe::{PipeFrames, ReadError, fill};
+use super::shared_memory::{Received, SharedMemory, SharedMemoryError, SocketFolder};
 use super::source::{Next, Source, SourceError, SourceFault};
 use super::y4m::{FRAME_MAGIC, MAX_LINE_BYTES, Y4mHeader};
 
@@ -34,6 +36,8 @@ pub struct CommandSource {
     child: Option<Child>,
     /// Format and buffers, from the configuration or from the first Y4M header.
     frames: Option<PipeFrames>,
+    /// The connection of this run, if frames come through shared memory.
+    shared: Option<SharedRun>,
     /// Frames per second, by the Y4M header.
     fps: Option<f64>,
     /// Whether this run's Y4M header was read.
@@ -42,11 +46,22 @@ pub struct CommandSource {
     run_frames: u64,
 }
 
+/// A run whose frames come through shared memory. Fields drop in order: the socket's folder last.
+struct SharedRun {
+    layout: FrameLayout,
+    /// `None` until the program listens.
+    memory: Option<SharedMemory>,
+    folder: SocketFolder,
+}
+
+/// How often to look whether the program listens.
+const CONNECT_INTERVAL: Duration = Duration::from_millis(20);
+
 impl CommandSource {
     /// Checks whether [`CommandSource::open`] would fail, without starting the program.
     pub fn check(config: &CommandConfig) -> Vec<SourceFault> {
-        let is_raw = config.container == CommandContainer::Raw;
-        let layout = if is_raw { raw_layout(config).err() } else { None };
+        let is_y4m = config.container == CommandContainer::Y4m;
+        let layout = if is_y4m { None } else { raw_layout(config).err() };
         let layout = layout.map(|error| SourceFault::new("container", error));
         let program = config.command.first().and_then(|name| Some((name, find_program::check(Path::new(name)).err()?)));
         let program = program.map(|(name, (error, certainty))| SourceFault {
@@ -70,6 +85,7 @@ impl CommandSource {
             clock,
             child: None,
             frames: None,
+            shared: None,
             fps: None,
             has_header: false,
             sequence: 0,
@@ -87,10 +103,23 @@ impl CommandSource {
             return Err(SourceError::permanent("cannot start a program: `command` is empty; name the program there"));
         };
         let mut command = Command::new(program);
-        command.args(args);
+        self.shared = match self.config.container {
+            CommandContainer::Shm => Some(SharedRun::new(&self.config)?),
+            CommandContainer::Y4m | CommandContainer::Raw => None,
+        };
+        match &self.shared {
+            Some(shared) => {
+                let socket = shared.folder.socket();
+                command.args(args.iter().map(|arg| arg.replace(SOCKET, &socket.to_string_lossy())));
+            }
+            None => {
+                command.args(args);
+            }
+        }
         let launch = Launch {
             label: &self.label,
-            on_descriptor_3: self.config.fd == 3,
+            // With shared memory, nothing is written there: that it is closed shows the end of the program.
+            on_descriptor_3: self.config.fd == 3 || self.shared.is_some(),
             has_children: true,
             ..Launch::default()
         };
@@ -102,6 +131,9 @@ impl CommandSource {
     }
 
     fn read_next(&mut self, stop: &Stop) -> Result<Next, ReadError> {
+        if self.shared.is_some() {
+            return self.read_shared(stop);
+        }
         let is_y4m = self.config.container == CommandContainer::Y4m;
         if is_y4m {
             if !self.has_header {
@@ -134,6 +166,46 @@ impl CommandSource {
         let fps = fps.filter(|_| config.pace == Pace::Fastest);
         let recorded_at = fps.and_then(|fps| recorded_at(sequence, fps));
         Ok(frames.frame(buffer, sequence, clock::now(self.clock.as_ref()), recorded_at))
+    }
+
+    /// Waits for the next frame in shared memory.
+    fn read_shared(&mut self, stop: &Stop) -> Result<Next, ReadError> {
+        let Self { child: Some(child), shared: Some(shared), config, buffers, .. } = self else { return Ok(Next::End) };
+        let deadline = Instant::now() + config.timeout;
+        let failed = |error| ReadError::Failed(shared_error(config, &error));
+        while shared.memory.is_none() {
+            match SharedMemory::connect(&shared.folder.socket(), shared.layout.size_bytes(), buffers) {
+                Ok(memory) => shared.memory = Some(memory),
+                Err(error) if is_early(&error) => wait_for_socket(config, child, stop, deadline)?,
+                Err(error) => return Err(failed(error.into())),
+            }
+        }
+        let Some(memory) = &mut shared.memory else { return Ok(Next::End) };
+        let received = memory.next(config.pace == Pace::Fastest, stop, deadline).map_err(failed)?;
+        let frame = match received {
+            Received::Frame(buffer) => Some(buffer),
+            Received::Dropped => None,
+            Received::Ended => return Err(ReadError::Ended(0)),
+            Received::Stopped => return Err(ReadError::Stopped),
+            Received::TimedOut => {
+                let seconds = config.timeout.as_secs_f64();
+                let message = format!("no frame from {} in shared memory for {seconds} s", program(config));
+                return Err(ReadError::Failed(SourceError::transient(message)));
+            }
+        };
+        let (sequence, layout) = (self.sequence, shared.layout);
+        self.sequence += 1;
+        self.run_frames += 1;
+        let Some(buffer) = frame else { return Ok(Next::Lost { frames: 1, cause: LossCause::Overload }) };
+        Ok(Next::Frame(Frame {
+            layout,
+            buffer: FrameBytes::Driver(buffer),
+            sequence,
+            timestamp: clock::now(self.clock.as_ref()),
+            recorded_at: None,
+            damaged: false,
+            name: None,
+        }))
     }
 
     /// Reads the stream's first line. The first run's header determines the buffers; a later run's replaces them if it differs.
@@ -215,7 +287,11 @@ impl CommandSource {
         }
         if self.run_frames == 0 {
             // The program would exit again at once, forever: return an error so that the supervisor waits before a retry.
-            let on = if self.config.fd == 3 { " on descriptor 3" } else { "" };
+            let on = match self.config.container {
+                CommandContainer::Shm => " into shared memory",
+                _ if self.config.fd == 3 => " on descriptor 3",
+                _ => "",
+            };
             let message = format!("{} {after}, it wrote no whole frame{on}{said}", program(&self.config));
             return Err(SourceError::transient(message));
         }
@@ -232,6 +308,48 @@ impl CommandSource {
             log::debug!("{}: {after}, starting it again", self.label);
         }
         self.next(stop)
+    }
+}
+
+impl SharedRun {
+    fn new(config: &CommandConfig) -> Result<Self, SourceError> {
+        let layout = raw_layout(config)?;
+        let folder = SocketFolder::new().map_err(|error| {
+            SourceError::transient(format!("cannot make a folder for the socket of {}: {error}", program(config)))
+        })?;
+        Ok(Self { layout, memory: None, folder })
+    }
+}
+
+/// Whether the program does not listen yet.
+fn is_early(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused)
+}
+
+/// Waits a moment for a program that does not listen yet.
+fn wait_for_socket(config: &CommandConfig, child: &mut Child, stop: &Stop, deadline: Instant) -> Result<(), ReadError> {
+    let now = Instant::now();
+    if now >= deadline {
+        let seconds = config.timeout.as_secs_f64();
+        return Err(ReadError::Failed(SourceError::transient(format!(
+            "{} does not listen on {SOCKET} after {seconds} s: end its pipeline with `shmsink socket-path={SOCKET}`",
+            program(config)
+        ))));
+    }
+    match child.fill(&mut [0], stop, deadline.min(now + CONNECT_INTERVAL)) {
+        Ok(Filled::Ended(_)) => Err(ReadError::Ended(0)),
+        Ok(Filled::Stopped) => Err(ReadError::Stopped),
+        Ok(Filled::Full | Filled::TimedOut) => Ok(()),
+        Err(error) => Err(ReadError::Failed(shared_error(config, &error.into()))),
+    }
+}
+
+/// Returns the error of frames in shared memory. The configuration has to change where the program sends something else.
+fn shared_error(config: &CommandConfig, error: &SharedMemoryError) -> SourceError {
+    let message = format!("cannot read frames of {}: {error}", program(config));
+    match error {
+        SharedMemoryError::Size { .. } | SharedMemoryError::Protocol(_) => SourceError::permanent(message),
+        _ => SourceError::transient(message),
     }
 }
 
@@ -277,11 +395,11 @@ impl Source for CommandSource {
 
     fn describe(&self) -> String {
         let command = redact_arguments(self.config.command.iter().map(String::as_str)).join(" ");
-        match &self.frames {
-            Some(PipeFrames { layout, .. }) => {
-                format!("command `{command}`, {}x{} {}", layout.width(), layout.height(), layout.format())
-            }
-            None => format!("command `{command}`, y4m"),
+        let of = |layout: &FrameLayout| format!("{}x{} {}", layout.width(), layout.height(), layout.format());
+        match (&self.frames, &self.shared) {
+            (Some(frames), _) => format!("command `{command}`, {}", of(&frames.layout)),
+            (None, Some(shared)) => format!("command `{command}`, {}, shared memory", of(&shared.layout)),
+            (None, None) => format!("command `{command}`, y4m"),
         }
     }
 }
@@ -326,7 +444,7 @@ fn cannot_start(program: &str, error: &io::Error) -> SourceError {
 /// Returns the configured layout of raw frames.
 fn raw_layout(config: &CommandConfig) -> Result<FrameLayout, SourceError> {
     let (Some(format), Some(width), Some(height)) = (config.format, config.width, config.height) else {
-        return Err(SourceError::permanent("`container = \"raw\"` requires `format`, `width` and `height`"));
+        return Err(SourceError::permanent("raw frames require `format`, `width` and `height`"));
     };
     let range = if format.has_levels() { ColorRange::Full } else { ColorRange::Limited };
     let color =

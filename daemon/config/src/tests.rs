@@ -672,6 +672,24 @@ fn levels_are_two_numbers_in_order_for_grey_of_more_than_8_bits() {
 }
 
 #[test]
+fn frames_in_shared_memory_need_a_shape_and_the_socket() {
+    let said = |keys: &str| {
+        let source = format!("type = \"command\"\ncontainer = \"shm\"\n{keys}");
+        sentences(&format!("{MODEL}[[camera]]\nname = \"gate\"\n[camera.source]\n{source}\n[nothing]")).join("|")
+    };
+    let (socket, shape) = ("command = [\"x\", \"path={socket}\"]", "format = \"nv12\"\nwidth = 640\nheight = 480");
+    assert!(!said(&format!("{socket}\n{shape}")).contains("camera.source"));
+    assert!(said(socket).contains("raw frames need `format` and `width` and `height`"), "{}", said(socket));
+    let without = said(&format!("command = [\"x\", \"path={{Socket}}\"]\n{shape}"));
+    assert!(
+        without.contains("the program needs the path of visiond's socket: write {socket} in its place"),
+        "{without}"
+    );
+    let twice = said(&format!("{socket}\n{shape}\nfd = 3"));
+    assert!(twice.contains("come through no descriptor: remove `fd`"), "{twice}");
+}
+
+#[test]
 fn a_frame_waits_for_others_only_where_they_share_a_run() {
     // With another error.
     let text = |keys: &str| format!("{}[nothing]\n", MODEL.replace("[[model]]\n", &format!("[[model]]\n{keys}\n")));

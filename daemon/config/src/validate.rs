@@ -24,7 +24,8 @@ use super::kinds::{Address, CameraName, Fingerprint, is_loopback, split_broker};
 use super::tables::{Field, Part, Place, Read};
 use super::types::{
     CameraConfig, CameraFormat, CameraModelConfig, CommandConfig, CommandContainer, Config, HttpConfig, MAX_AREAS,
-    ModelConfig, MqttSinkConfig, NatsSinkConfig, SinkConfig, SinkKind, SinkTarget, SourceConfig, TilesConfig, WhenFull,
+    ModelConfig, MqttSinkConfig, NatsSinkConfig, SOCKET, SinkConfig, SinkKind, SinkTarget, SourceConfig, TilesConfig,
+    WhenFull,
 };
 
 const SAME_TOPICS: &str = "publishes the same topics to this broker: set another `topic_prefix`, or remove one of them";
@@ -531,7 +532,7 @@ impl Checks<'_> {
                 let message = format!("`{path}` requires `container = \"raw\"`: Y4M carries it, so remove this key");
                 self.error(key, message);
             }
-        } else if command.container.is(&CommandContainer::Raw) {
+        } else if command.container.value.is_some() {
             let missing = shape.into_iter().filter(|key| !key.is_set()).map(|key| format!("`{}`", key.name()));
             let missing: Vec<_> = missing.collect();
             if let Some(span) = source.span.clone().filter(|_| !missing.is_empty()) {
@@ -546,6 +547,24 @@ impl Checks<'_> {
             {
                 self.0.error(span, format!("invalid `camera.source.pitches`: {error}"));
             }
+        }
+        if command.container.is(&CommandContainer::Shm) {
+            self.shared_frames(command);
+        }
+    }
+
+    /// Checks that a program whose frames come through shared memory gets the socket's path.
+    fn shared_frames(&mut self, command: &Read<CommandConfig>) {
+        if command.command.value.as_ref().is_some_and(|words| !words.iter().any(|word| word.contains(SOCKET))) {
+            let message = format!(
+                "with `container = \"shm\"`, the program needs the path of visiond's socket: write {SOCKET} in its place, in GStreamer \
+                 `shmsink socket-path={SOCKET}`"
+            );
+            self.error(&command.command.place, message);
+        }
+        if command.fd.is(&3) {
+            let message = "frames in shared memory come through no descriptor: remove `fd`".to_owned();
+            self.error(&command.fd.place, message);
         }
     }
 

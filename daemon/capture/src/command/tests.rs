@@ -8,7 +8,7 @@ use visiond_config::types::Pace;
 use visiond_frames::clock::SystemClock;
 use visiond_kernels::color::{ColorMatrix, GreyLevels};
 use visiond_kernels::frame::PixelFormat;
-use visiond_system::testing::{HANG, stopped_while_it_waits};
+use visiond_system::testing::{HANG, skip, stopped_while_it_waits};
 
 use visiond_frames::frame::Frame;
 
@@ -263,4 +263,86 @@ fn a_program_that_falls_silent_is_given_up_after_the_time_limit() {
     source.config.timeout = Duration::from_millis(50);
     let error = next(&mut source).unwrap_err();
     assert!(error.to_string().contains("for 0.05 s") && error.may_pass(), "{error}");
+}
+
+/// A pipeline of GStreamer whose frames go into shared memory, and skips the test without it.
+fn shm(caps: &str, frames: u32) -> Option<CommandConfig> {
+    let inspect = std::process::Command::new("gst-inspect-1.0").arg("shmsink").output();
+    if !inspect.is_ok_and(|output| output.status.success()) {
+        skip("GStreamer's shmsink is not here: install gstreamer1.0-tools and gstreamer1.0-plugins-bad");
+        return None;
+    }
+    // At the end of its frames, shmsink of GStreamer 1.22 mostly fails: "gst_poll_wait returned -1".
+    let pipeline =
+        format!("gst-launch-1.0 -q videotestsrc num-buffers={frames} ! {caps} ! shmsink socket-path={SOCKET}");
+    Some(CommandConfig {
+        container: CommandContainer::Shm,
+        format: Some(PixelFormat::Nv12),
+        width: Some(320),
+        height: Some(240),
+        ..config(&format!("{pipeline}; exit 0"))
+    })
+}
+
+const CAPS: &str = "video/x-raw,format=NV12,width=320,height=240";
+
+#[test]
+fn frames_in_shared_memory_are_those_of_a_pipe() {
+    let Some(shared) = shm(CAPS, 12) else { return };
+    let command = shared.command.iter().map(|word| word.replace("shmsink socket-path={socket}", "fdsink")).collect();
+    let piped = CommandConfig { command, container: CommandContainer::Raw, ..shared.clone() };
+    let (mut shared, mut piped) = (open(&shared).unwrap(), open(&piped).unwrap());
+    for number in 0..12 {
+        let (a, b) = (frame(&mut shared), frame(&mut piped));
+        assert_eq!((a.sequence, a.layout), (number, b.layout));
+        assert!(matches!(a.buffer, FrameBytes::Driver(_)) && a.buffer.as_slice() == b.buffer.as_slice(), "{number}");
+    }
+    let folder = shared.shared.as_ref().unwrap().folder.socket();
+    assert!(matches!(next(&mut shared).unwrap(), Next::End));
+    assert!(shared.describe().ends_with(", 320x240 nv12, shared memory"), "{}", shared.describe());
+    drop(shared);
+    assert!(!folder.parent().unwrap().exists());
+}
+
+#[test]
+fn shared_memory_is_used_again_when_the_program_is() {
+    let Some(config) = shm(CAPS, 2) else { return };
+    let mut source = open(&CommandConfig { repeat: true, max_frames: Some(5), ..config }).unwrap();
+    let sequences: Vec<_> = (0..5).map(|_| frame(&mut source).sequence).collect();
+    assert_eq!(sequences, [0, 1, 2, 3, 4]);
+    assert!(matches!(next(&mut source).unwrap(), Next::End));
+}
+
+#[test]
+fn frames_of_another_size_in_shared_memory_say_what_to_correct() {
+    let Some(config) = shm("video/x-raw,format=NV12,width=640,height=240", 2) else { return };
+    let error = next(&mut open(&config).unwrap()).unwrap_err();
+    let text = error.to_string();
+    assert!(
+        text.contains("its frames have 230400 bytes, and `format`, `width`, `height` and `pitches` make 115200"),
+        "{text}"
+    );
+    assert!(!error.may_pass());
+}
+
+#[test]
+fn a_program_that_does_not_listen_says_what_it_needs() {
+    let deaf = |script: &str, timeout: Duration| {
+        let shape = raw(script, PixelFormat::Grey, 2, 2);
+        let mut source = open(&CommandConfig { container: CommandContainer::Shm, timeout, ..shape }).unwrap();
+        next(&mut source).unwrap_err().to_string()
+    };
+    let text = deaf("sleep 100", Duration::from_millis(100));
+    assert!(text.contains("does not listen on {socket} after 0.1 s: end its pipeline with `shmsink"), "{text}");
+    let text = deaf("echo no such element >&2; exit 3", HANG);
+    assert!(text.contains("sh exited with status 3 after 0 frames: no such element"), "{text}");
+    let text = deaf("exit 0", HANG);
+    assert!(text.contains("wrote no whole frame into shared memory"), "{text}");
+}
+
+#[test]
+fn the_wait_for_a_program_to_listen_can_be_stopped() {
+    let shape = raw("sleep 100", PixelFormat::Grey, 2, 2);
+    let mut source = open(&CommandConfig { container: CommandContainer::Shm, ..shape }).unwrap();
+    assert!(matches!(stopped_while_it_waits(move |stop| source.next(stop)).unwrap(), Next::Stopped));
 }

@@ -159,14 +159,21 @@ prop_compose! {
         program in path(), arguments in vec(text(), 0..4), raw in of((word(), 1_u32..=16_384, 1_u32..=16_384)),
         pace in word(), repeat: bool, max_frames in of(1..=i64::MAX as u64), color_matrix in word(),
         color_range in of(word()), timeout in duration(100, 3_600_000), fd in select(vec![1, 3]), levels in of(levels()),
+        shared: bool,
     ) -> CommandConfig {
         let levels = levels.filter(|_| color_range.is_none() && raw.is_some());
         let raw = raw.map(|(format, width, height)| (if levels.is_some() { PixelFormat::Grey16 } else { format }, width, height));
+        let shared = shared && raw.is_some();
+        let socket = shared.then(|| SOCKET.to_owned());
         CommandConfig {
-            command: std::iter::once(program.to_string_lossy().into_owned()).chain(arguments).collect(),
-            container: if raw.is_some() { CommandContainer::Raw } else { CommandContainer::Y4m },
+            command: std::iter::once(program.to_string_lossy().into_owned()).chain(arguments).chain(socket).collect(),
+            container: match raw {
+                Some(_) if shared => CommandContainer::Shm,
+                Some(_) => CommandContainer::Raw,
+                None => CommandContainer::Y4m,
+            },
             format: raw.map(|raw| raw.0), width: raw.map(|raw| raw.1), height: raw.map(|raw| raw.2), pitches: Vec::new(),
-            fd, pace, repeat, max_frames, color_matrix, color_range, levels, timeout,
+            fd: if shared { 1 } else { fd }, pace, repeat, max_frames, color_matrix, color_range, levels, timeout,
         }
     }
 }

@@ -125,7 +125,7 @@ union! {
         Snapshot(SnapshotConfig) = "snapshot",
         /// A video file or a URL, decoded by ffmpeg.
         Video(VideoConfig) = "video",
-        /// A program that writes frames to standard output or to descriptor 3, such as GStreamer.
+        /// A program that writes frames to standard output, to descriptor 3 or into shared memory, such as GStreamer.
         Command(CommandConfig) = "command",
         /// A folder of images.
         Images(ImagesConfig) = "images",
@@ -463,12 +463,13 @@ pub enum Pace {
 }
 
 section! {
-    /// A program that writes frames to standard output or to descriptor 3.
+    /// A program that writes frames to standard output, to descriptor 3 or into shared memory.
     pub struct CommandConfig {
         /// Program and arguments, without a shell. A program name without a slash is searched for in PATH.
         command: Vec<String> as command_line() => required(r#"["gst-launch-1.0", "-q", "videotestsrc", "!", "video/x-raw,format=NV12,width=1280,height=720", "!", "fdsink"]"#),
         /// Format of the output. "y4m" (YUV4MPEG2) carries size and pixel format; "raw" is frames back to back and requires
-        /// `format`, `width` and `height`. Without it, "y4m".
+        /// `format`, `width` and `height`, as does "shm": frames in shared memory, which are not copied. For "shm", the pipeline of
+        /// GStreamer ends in `shmsink socket-path={socket}`; visiond puts a path in place of `{socket}`. Without it, "y4m".
         container: CommandContainer as word() => derived((r#""raw""#, CommandContainer::Y4m)),
         /// File descriptor that the program writes frames to. 1 is standard output. With 3 (`fdsink fd=3` in GStreamer),
         /// standard output goes to the log, so that printed text cannot mix with the frames.
@@ -505,7 +506,12 @@ pub enum CommandContainer {
     Y4m,
     /// Frames back to back, without a header.
     Raw,
+    /// Frames in shared memory, by GStreamer's `shmsink`.
+    Shm,
 }
+
+/// What stands for the path of the socket in a program's arguments, with [`CommandContainer::Shm`].
+pub const SOCKET: &str = "{socket}";
 
 section! {
     /// A folder of images.
@@ -751,7 +757,7 @@ words!(DamagedFrames: "drop" = Self::Drop, "mark" = Self::Mark);
 words!(VideoPixels: "bgr" = Self::Bgr, "native" = Self::Native);
 words!(IoMode: "userptr" = Self::Userptr, "mmap" = Self::Mmap, "copy" = Self::Copy);
 words!(Pace: "realtime" = Self::Realtime, "fastest" = Self::Fastest);
-words!(CommandContainer: "y4m" = Self::Y4m, "raw" = Self::Raw);
+words!(CommandContainer: "y4m" = Self::Y4m, "raw" = Self::Raw, "shm" = Self::Shm);
 words!(Flip: "horizontal" = Self::Horizontal, "vertical" = Self::Vertical);
 words!(
     EventKind: "line" = Self::Line,

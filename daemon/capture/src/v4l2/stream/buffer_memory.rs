@@ -1,17 +1,16 @@
 //! The memory of one buffer: one address range, from the driver or from visiond, with any number of memory planes.
 
 use std::fs::File;
-use std::os::fd::AsRawFd;
-use std::ptr::{self, NonNull};
+use std::ptr::NonNull;
 use std::sync::Arc;
 use std::{io, slice};
 
-use v4l::v4l2;
 use visiond_frames::frame::DriverMemory;
 use visiond_kernels::buffer::{BufferError, Memory, RegisteredPages, UnifiedBuffer};
 use visiond_kernels::cuda::{CudaError, Device, DeviceAddress};
 
 use super::ioctl::{MemoryType, RawBuffer};
+use crate::mapping::Mapping;
 use crate::v4l2::device::{MAX_MEMORY_PLANES, Node};
 
 /// How often to try to find address space for a buffer's memory planes.
@@ -110,7 +109,7 @@ impl BufferMemory {
     pub fn mapped(node: &Node, index: u32, planes: MemoryPlanes) -> io::Result<Self> {
         let places = RawBuffer::new(node, MemoryType::Mmap, index).query(node)?;
         let mappings = map(&node.file, &planes, &places)?;
-        let start = mappings.first().map(|mapping| mapping.start).ok_or(io::ErrorKind::InvalidInput)?;
+        let start = mappings.first().map(Mapping::start).ok_or(io::ErrorKind::InvalidInput)?;
         Ok(Self { registered: None, owner: MemoryOwner::Driver { _mappings: mappings }, start, planes })
     }
 
@@ -152,7 +151,7 @@ fn map(file: &File, planes: &MemoryPlanes, places: &[(u32, usize); MAX_MEMORY_PL
     for _ in 0..ATTEMPTS {
         // An address with enough room now. Not MAP_FIXED into a reservation: before Linux 6.12, a driver that refuses leaves
         // a hole in it, and another thread may have mapped memory there by the time the reservation is unmapped.
-        let room = Mapping::new(None, planes.total(), None)?.start;
+        let room = Mapping::new(None, planes.total(), None)?.start();
         let mapped: io::Result<Vec<_>> =
             (0..planes.count).map(|index| plane(index, Some(room.addr().get() + planes.starts[index]))).collect();
         match mapped {
@@ -162,46 +161,6 @@ fn map(file: &File, planes: &MemoryPlanes, places: &[(u32, usize); MAX_MEMORY_PL
         }
     }
     Err(io::Error::from_raw_os_error(libc::EEXIST))
-}
-
-/// A mapping, unmapped when dropped. Nothing else is ever mapped where it is.
-#[derive(Debug)]
-struct Mapping {
-    start: NonNull<u8>,
-    length: usize,
-}
-
-impl Mapping {
-    /// Maps `length` bytes of a file from an offset on, or zeros without a file: at `place`, which must be the start of a page, or
-    /// anywhere. Fails with EEXIST if something is mapped there.
-    fn new(place: Option<usize>, length: usize, file: Option<(&File, u32)>) -> io::Result<Self> {
-        // Some drivers refuse a read-only mapping, according to the mmap page of V4L2's documentation.
-        let access = libc::PROT_READ | libc::PROT_WRITE;
-        let (fd, offset) = file.map_or((-1, 0), |(file, offset)| (file.as_raw_fd(), offset));
-        let kind = file.map_or(libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE, |_| libc::MAP_SHARED);
-        let flags = kind | place.map_or(0, |_| libc::MAP_FIXED_NOREPLACE);
-        let address = ptr::without_provenance_mut(place.unwrap_or(0));
-        // SAFETY: a new mapping replaces no other: the kernel chooses the address, or checks that nothing is mapped there.
-        // The result is checked.
-        let start = unsafe { v4l2::mmap(address, length, access, flags, fd, libc::off_t::from(offset))? };
-        let start = NonNull::new(start.cast()).ok_or_else(|| io::Error::from_raw_os_error(libc::ENOMEM))?;
-        let mapping = Self { start, length };
-        // Linux before 4.17 does not know the flag, and uses another address if this one is taken.
-        if place.is_some_and(|place| place != start.addr().get()) {
-            return Err(io::Error::from_raw_os_error(libc::EEXIST));
-        }
-        Ok(mapping)
-    }
-}
-
-impl Drop for Mapping {
-    fn drop(&mut self) {
-        // SAFETY: this is exactly the range that `new` mapped, in whole pages; every reader borrows the buffer that holds
-        // this value.
-        if let Err(error) = unsafe { v4l2::munmap(self.start.as_ptr().cast(), self.length) } {
-            log::warn!("cannot unmap a camera's buffer: {error}");
-        }
-    }
 }
 
 fn page_bytes() -> usize {
@@ -243,11 +202,11 @@ mod tests {
         let places = [(offset(2), page), (offset(0), page - 7), (offset(1), page)];
         let mappings = map(&file, &planes, &places).unwrap();
         // SAFETY: three contiguous mappings of a page each, which stay mapped; nothing writes to the file.
-        let bytes = unsafe { slice::from_raw_parts(mappings[0].start.as_ptr(), planes.total()) };
+        let bytes = unsafe { slice::from_raw_parts(mappings[0].start().as_ptr(), planes.total()) };
         assert_eq!([bytes[0], bytes[page], bytes[2 * page], bytes[3 * page - 1]], *b"cabb");
         let alone = map(&file, &MemoryPlanes::new([page, 0, 0], 1).unwrap(), &places).unwrap();
         // SAFETY: as above, for one page.
-        assert_eq!(unsafe { *alone[0].start.as_ptr() }, b'c');
+        assert_eq!(unsafe { *alone[0].start().as_ptr() }, b'c');
     }
 
     #[test]
@@ -266,11 +225,11 @@ mod tests {
         let (page, file) = (page_bytes(), memory(b"ab"));
         let other = Mapping::new(None, page, None).unwrap();
         // SAFETY: the page is mapped and belongs to this value.
-        unsafe { *other.start.as_ptr() = 7 };
-        let refused = Mapping::new(Some(other.start.addr().get()), page, Some((&file, 0))).unwrap_err();
+        unsafe { *other.start().as_ptr() = 7 };
+        let refused = Mapping::new(Some(other.start().addr().get()), page, Some((&file, 0))).unwrap_err();
         assert_eq!(refused.raw_os_error(), Some(libc::EEXIST));
         // SAFETY: as above.
-        assert_eq!(unsafe { *other.start.as_ptr() }, 7);
+        assert_eq!(unsafe { *other.start().as_ptr() }, 7);
         let own = Mapping::new(None, page, Some((&file, 0))).unwrap();
         assert_eq!(mappings_of(&file), 1);
         drop(own);
