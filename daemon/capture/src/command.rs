@@ -348,7 +348,7 @@ fn wait_for_socket(config: &CommandConfig, child: &mut Child, stop: &Stop, deadl
 fn shared_error(config: &CommandConfig, error: &SharedMemoryError) -> SourceError {
     let message = format!("cannot read frames of {}: {error}", program(config));
     match error {
-        SharedMemoryError::Size { .. } | SharedMemoryError::Protocol(_) => SourceError::permanent(message),
+        SharedMemoryError::Size { .. } | SharedMemoryError::Protocol { .. } => SourceError::permanent(message),
         _ => SourceError::transient(message),
     }
 }

@@ -55,14 +55,17 @@ const RETURN_CHECK: Duration = Duration::from_millis(10);
 /// Why frames cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum SharedMemoryError {
-    /// The socket fails.
-    #[error("cannot read from its socket: {0}")]
+    /// Its socket cannot be reached or read.
+    #[error(transparent)]
     Socket(#[from] io::Error),
     /// It writes something else than `shmsink` does.
-    #[error("its socket is not that of a shmsink ({0}): end the pipeline with `shmsink socket-path={{socket}}`")]
-    Protocol(String),
+    #[error("the socket is not that of a shmsink ({reason}): end the pipeline with `shmsink socket-path={{socket}}`")]
+    Protocol {
+        /// What it sent.
+        reason: String,
+    },
     /// The shared memory cannot be used.
-    #[error("cannot use its shared memory {name}: {error}; `ls -l /dev/shm` shows who may")]
+    #[error("cannot use its shared memory {name}: {error}; check its permissions by `ls -l /dev/shm`")]
     Area {
         /// Its name.
         name: String,
@@ -305,13 +308,12 @@ impl SharedMemory {
     fn open(&mut self, id: u32, bytes: u64, name: Vec<u8>) -> Result<(), SharedMemoryError> {
         let shown = String::from_utf8_lossy(name.strip_suffix(&[0]).unwrap_or(&name)).into_owned();
         let cannot = |error| SharedMemoryError::Area { name: shown.clone(), error };
-        let name = CStr::from_bytes_with_nul(&name)
-            .map_err(|_| SharedMemoryError::Protocol("a name without an end".to_owned()))?;
+        let name = CStr::from_bytes_with_nul(&name).map_err(|_| protocol("a name without an end"))?;
         if self.areas.len() >= MOST_AREAS || self.areas.iter().any(|area| area.id == id) {
-            return Err(SharedMemoryError::Protocol(format!("one more area, {id}, of {}", self.areas.len())));
+            return Err(protocol(&format!("one more area, {id}, of {}", self.areas.len())));
         }
         let length = usize::try_from(bytes).ok().filter(|_| (1..=MOST_BYTES).contains(&bytes));
-        let length = length.ok_or_else(|| SharedMemoryError::Protocol(format!("an area of {bytes} bytes")))?;
+        let length = length.ok_or_else(|| protocol(&format!("an area of {bytes} bytes")))?;
         // Only names of shared memory: those that leave its folder are refused by the library.
         let file = shm::open(name, shm::OFlags::RDWR, Mode::empty()).map_err(|error| cannot(error.into()))?;
         let file = File::from(file);
@@ -333,7 +335,7 @@ impl SharedMemory {
 
     /// Takes a frame that the program has written.
     fn take(&mut self, area: u32, offset: u64, bytes: u64) -> Result<Received, SharedMemoryError> {
-        let wrong = |what: &str| SharedMemoryError::Protocol(format!("a frame {what}"));
+        let wrong = |what: &str| protocol(&format!("a frame {what}"));
         if bytes != self.frame_bytes as u64 {
             return Err(SharedMemoryError::Size { found: bytes, wanted: self.frame_bytes });
         }
@@ -394,6 +396,11 @@ impl SharedMemory {
     }
 }
 
+/// Something that `shmsink` does not send.
+fn protocol(reason: &str) -> SharedMemoryError {
+    SharedMemoryError::Protocol { reason: reason.to_owned() }
+}
+
 /// Reads a message from its bytes; `Err` with the number of bytes that it needs, if there are less.
 fn message(bytes: &[u8]) -> Result<Result<Message, usize>, SharedMemoryError> {
     let Some(head) = bytes.first_chunk::<MESSAGE_BYTES>() else { return Ok(Err(MESSAGE_BYTES)) };
@@ -408,7 +415,7 @@ fn message(bytes: &[u8]) -> Result<Result<Message, usize>, SharedMemoryError> {
         NEW_AREA => {
             let name_bytes = short(16) as usize;
             if !(2..=MOST_NAME).contains(&name_bytes) {
-                return Err(SharedMemoryError::Protocol(format!("a name of {name_bytes} bytes")));
+                return Err(protocol(&format!("a name of {name_bytes} bytes")));
             }
             let end = MESSAGE_BYTES + name_bytes;
             let Some(name) = bytes.get(MESSAGE_BYTES..end) else { return Ok(Err(end)) };
@@ -416,7 +423,7 @@ fn message(bytes: &[u8]) -> Result<Result<Message, usize>, SharedMemoryError> {
         }
         CLOSE_AREA => Message::CloseArea { id },
         FRAME => Message::Frame { area: id, offset: long(8), bytes: long(16) },
-        other => return Err(SharedMemoryError::Protocol(format!("a message of type {other}"))),
+        other => return Err(protocol(&format!("a message of type {other}"))),
     }))
 }
 
