@@ -16,8 +16,10 @@ so its detections are those of a frame of the same film without losses.
 """
 
 import argparse
+import ctypes
 import json
 import lzma
+import math
 import os
 import pathlib
 import signal
@@ -115,6 +117,18 @@ def cpu_by_thread(pid):
     return seconds
 
 
+def gpu_joules():
+    """The energy that the first GPU has used since its driver was loaded, by NVML; NaN if it does not say."""
+    gpu, millijoules = ctypes.c_void_p(), ctypes.c_ulonglong()
+    try:
+        nvml = ctypes.CDLL("libnvidia-ml.so.1")
+    except OSError:
+        return math.nan
+    failed = nvml.nvmlInit_v2() or nvml.nvmlDeviceGetHandleByIndex_v2(0, ctypes.byref(gpu))
+    failed = failed or nvml.nvmlDeviceGetTotalEnergyConsumption(gpu, ctypes.byref(millijoules))
+    return math.nan if failed else millijoules.value / 1e3
+
+
 def quarter_of_cores(number):
     cores = sorted(os.sched_getaffinity(0))
     return set(cores[len(cores) * number // 4 : max(len(cores) * (number + 1) // 4, 1)])
@@ -156,9 +170,9 @@ def measure(args, count, cores=None, models=("objects",)):
             # Until every camera streams: decoders take 50 ms each to create, one at a time.
             time.sleep(3 + count / 8)
             began, cpu, size = time.monotonic(), cpu_seconds(daemon.pid), messages.stat().st_size
-            threads = cpu_by_thread(daemon.pid)
+            threads, joules = cpu_by_thread(daemon.pid), gpu_joules()
             time.sleep(args.seconds)
-            passed = time.monotonic() - began
+            passed, joules = time.monotonic() - began, gpu_joules() - joules
             cpu = (cpu_seconds(daemon.pid) - cpu) / passed
             threads = {name: spent - threads.get(name, 0) for name, spent in cpu_by_thread(daemon.pid).items()}
             daemon.terminate()
@@ -201,6 +215,8 @@ def measure(args, count, cores=None, models=("objects",)):
     which = f"{count} cameras" + (f" on {len(cores)} of {os.cpu_count()} cores" if cores else "")
     which += ", two models each" * (len(models) > 1)
     figure(f"{which}, {args.fps:g} frames/s", f"p99 <= {two:.0f} ms, none dropped", seen, holds)
+    if not math.isnan(joules):
+        figure(f"{which}, energy of the GPU", "", f"{len(steady) / joules:.2f} messages/J, {joules / passed:.0f} W", True)
     graphs, others = gpu.get("graph_runs", 0), gpu.get("single_runs", 0)
     share = cpu / count
     if len(models) > 1:
@@ -424,6 +440,10 @@ def main():
         compare_boxes(args)
     if args.losses:
         compare_losses(args)
+    before, began = gpu_joules(), time.monotonic()
+    time.sleep(2)
+    if not math.isnan(before):
+        figure("no camera, energy of the GPU", "", f"{(gpu_joules() - before) / (time.monotonic() - began):.0f} W", True)
     shares = {}
     for count in map(int, filter(None, args.cameras.split(","))):
         shares[count] = measure(args, count)
