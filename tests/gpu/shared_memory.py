@@ -88,7 +88,7 @@ def detections(args, folder, container, command):
     size = {key: getattr(args, key) for key in ("engine", "card", "width", "height")}
     config.write_text(CONFIG.format(command=json.dumps(command), container=container, folder=folder, count=COUNT, **size))
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    subprocess.run([args.visiond, "run", "--config", config], check=True, timeout=120)
+    subprocess.run([args.visiond, "run", config], check=True, timeout=120)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     lines = (folder / f"{container}.jsonl").read_text().splitlines()
     spent = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
@@ -102,6 +102,7 @@ def main():
     parser.add_argument("--width", type=int, default=768)
     parser.add_argument("--height", type=int, default=576)
     args = parser.parse_args()
+    args.engine, args.card, args.frames = (str(pathlib.Path(path).resolve()) for path in (args.engine, args.card, args.frames))
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
         size = args.width * args.height * 3

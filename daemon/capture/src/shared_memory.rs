@@ -317,6 +317,10 @@ impl SharedMemory {
         // Only names of shared memory: those that leave its folder are refused by the library.
         let file = shm::open(name, shm::OFlags::RDWR, Mode::empty()).map_err(|error| cannot(error.into()))?;
         let file = File::from(file);
+        // A program that is killed would leave its memory behind. Removed, it is gone once neither side has it mapped.
+        if let Err(error) = shm::unlink(name) {
+            log::debug!("cannot remove the name of shared memory {shown}: {error}");
+        }
         // Beyond its end, a read would end the process.
         let real = file.metadata().map_err(cannot)?.len();
         if real < bytes {
