@@ -66,6 +66,13 @@ impl Desk {
         self.succeed(&["sign", &out, "--key", "DIR/team.key"]);
     }
 
+    /// Makes a bundle of the same network with another label, which its reference has as well.
+    fn make_with_label(&self, version: &str, [from, to]: [&str; 2]) {
+        self.relabel(&format!("\"{from}\""), &format!("\"{to}\""));
+        let _ = fs::remove_file(self.path("expected.json"));
+        self.make(version, &[]);
+    }
+
     fn install(&self, version: &str, more: &[&str]) -> Output {
         let bundle = format!("DIR/street-{version}.visiond");
         let mut args = vec!["install", &bundle, "--key", "DIR/team.pub", "--store", "DIR/models"];
@@ -103,7 +110,10 @@ listen = ["unix:{dir}/http.sock"]
 
 [[model]]
 name = "tiny"
-path = "STORE/street/current/model"
+bundle = "street"
+
+[bundles]
+directory = "STORE"
 
 [[camera]]
 name = "gate"
@@ -120,7 +130,9 @@ fn a_daemon_uses_a_new_version_after_a_reload_and_the_old_one_after_a_rollback()
     desk.make("1", &["--max-latency-p99-ms", "60000", "--notes", "first"]);
     let installed = desk.install("1", &[]);
     assert!(installed.status.success(), "{}", stderr(&installed));
-    assert!(stderr(&installed).contains("street 1 is installed: `sudo visiond reload`"), "{}", stderr(&installed));
+    let wanted =
+        "street 1 is installed: `sudo visiond reload` makes the daemon use it, if a model has bundle = \"street\"";
+    assert!(stderr(&installed).contains(wanted), "{}", stderr(&installed));
     let mut daemon = Daemon::start(&CONFIG.replace("STORE", desk.path("models").to_str().unwrap()));
     let labels = |daemon: &Daemon, from: usize| -> Vec<String> {
         let messages = daemon.messages("out.jsonl").split_off(from);
@@ -129,22 +141,22 @@ fn a_daemon_uses_a_new_version_after_a_reload_and_the_old_one_after_a_rollback()
     };
     let old = "white";
     daemon.wait_until("the first version", |daemon| labels(daemon, 0).iter().any(|label| label == old));
-    // The same network with another label, which its reference has as well.
-    desk.relabel("\"white\"", "\"snow\"");
-    fs::remove_file(desk.path("expected.json")).unwrap();
-    desk.make("2", &[]);
+    desk.make_with_label("2", ["white", "snow"]);
     assert!(desk.install("2", &[]).status.success());
     assert_eq!(desk.versions(), [Some(2), Some(1)]);
     let reload = |daemon: &Daemon| {
         let output = run(["reload".as_ref(), daemon.path("visiond.toml").as_os_str()]);
         assert!(output.status.success(), "{}", stderr(&output));
-        daemon.count("out.jsonl")
+        (daemon.count("out.jsonl"), String::from_utf8(output.stdout).unwrap())
     };
-    let from = reload(&daemon);
+    let (from, changes) = reload(&daemon);
+    assert!(changes.contains("model tiny loaded again"), "{changes}");
     daemon.wait_until("the second version", |daemon| labels(daemon, from).iter().any(|label| label == "snow"));
+    let (_, changes) = reload(&daemon);
+    assert!(!changes.contains("model"), "the bundle is the same: {changes}");
     desk.succeed(&["rollback", "street", "--store", "DIR/models"]);
     assert_eq!(desk.versions(), [Some(1), None]);
-    let from = reload(&daemon);
+    let (from, _) = reload(&daemon);
     daemon.wait_until("the first version again", |daemon| labels(daemon, from).iter().any(|label| label == old));
     refused(&desk.install("2", &[]), MODEL, "street 2 was refused here before (rolled back by hand)");
     assert!(desk.install("2", &["--again"]).status.success());
@@ -235,4 +247,41 @@ fn what_nobody_trusted_has_signed_is_refused_before_anything_is_written() {
         "there is no version of street to go back to",
     );
     refused(&desk.bundle(&["rollback", "../x", "--store", "DIR/models"]), 1, "no bundle named ../x is installed");
+}
+
+#[test]
+fn check_names_the_version_of_a_bundle_and_says_how_to_install_one_that_is_missing() {
+    let desk = Desk::new();
+    let store = desk.path("models");
+    let config =
+        CONFIG.replace("STORE", store.to_str().unwrap()).replace("{dir}", desk.folder.path().to_str().unwrap());
+    fs::write(desk.path("visiond.toml"), &config).unwrap();
+    let check = |more: &[&str]| {
+        let path = desk.path("visiond.toml");
+        run(["check", path.to_str().unwrap()].into_iter().chain(more.iter().copied()))
+    };
+    let said = |output: &Output| String::from_utf8(output.stdout.clone()).unwrap();
+    let missing = check(&[]);
+    let wanted = format!(
+        "model tiny: no bundle named street is installed in {}: install one with `visiond bundle install`",
+        store.display()
+    );
+    assert!(missing.status.code() == Some(3) && said(&missing).contains(&wanted), "{}", said(&missing));
+    assert!(said(&missing).contains("visiond.toml:11:10"), "at the key: {}", said(&missing));
+    assert!(check(&["--file-only"]).status.success(), "the store is not a part of the file");
+    let started = run(["run".as_ref(), desk.path("visiond.toml").as_os_str()]);
+    refused(&started, MODEL, &wanted);
+    desk.make("3", &[]);
+    assert!(desk.install("3", &[]).status.success());
+    let found = check(&[]);
+    assert!(found.status.success(), "{}", said(&found));
+    assert!(said(&found).contains("model tiny: bundle street, version 3, signed by the key "), "{}", said(&found));
+    let json: serde_json::Value = serde_json::from_slice(&check(&["--json"]).stdout).unwrap();
+    assert_eq!((&json[0]["bundles"][0]["bundle"], &json[0]["bundles"][0]["version"]), (&"street".into(), &3.into()));
+    let effective = check(&["--effective"]);
+    let text = said(&effective);
+    assert!(text.contains("bundle = \"street\"") && !text.contains("current"), "{text}");
+    fs::write(desk.path("again.toml"), &text).unwrap();
+    let again = run(["check".as_ref(), desk.path("again.toml").as_os_str()]);
+    assert!(again.status.success(), "{}", said(&again));
 }

@@ -20,6 +20,7 @@ use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use rustix::fs::{FlockOperation, flock, statvfs};
 use visiond_ground::atomic_write::write_atomically;
@@ -60,6 +61,23 @@ pub struct Installed {
     pub signed_by: Option<String>,
     /// Its folder.
     pub folder: PathBuf,
+}
+
+impl Installed {
+    /// Returns the path of its model for this machine.
+    pub fn model(&self) -> PathBuf {
+        self.folder.join(MODEL)
+    }
+
+    /// Reads the version in `folder`.
+    fn read(folder: PathBuf) -> Result<Self, BundleError> {
+        let path = folder.join(super::MANIFEST);
+        let text = fs::read_to_string(&path).map_err(BundleError::io("read", &path))?;
+        let manifest = Manifest::parse(&text).map_err(|reason| BundleError::Manifest { path, reason })?;
+        let signature = fs::read_to_string(folder.join(super::SIGNATURE)).ok();
+        let signed_by = signature.and_then(|text| signer(&folder, &text).ok()).map(|signer| signer.id);
+        Ok(Self { manifest, signed_by, folder })
+    }
 }
 
 /// What is current after a change.
@@ -112,6 +130,32 @@ impl Store {
     /// Returns the path of the current model of a bundle, whether it is installed or not.
     pub fn model(&self, name: &str) -> PathBuf {
         self.folder.join(name).join(CURRENT).join(MODEL)
+    }
+
+    /// Returns the folder of what is installed of a bundle.
+    pub fn folder(&self, name: &str) -> PathBuf {
+        self.folder.join(name)
+    }
+
+    /// Returns the current version of a bundle. Its folder stays as it is until two other versions are installed, or the same one again.
+    ///
+    /// # Errors
+    /// If none is installed, or its manifest cannot be read.
+    pub fn current(&self, name: &str) -> Result<Installed, BundleError> {
+        let folder = self.folder(name);
+        let link = folder.join(CURRENT);
+        match fs::read_link(&link) {
+            Ok(version) if check_name(name).is_ok() => Installed::read(folder.join(version)),
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(BundleError::io("read", &link)(error)),
+            _ => Err(BundleError::NotInstalled { name: name.to_owned(), folder: self.folder.clone() }),
+        }
+    }
+
+    /// Returns which folder the current version of a bundle has and since when; `None` if that cannot be read.
+    pub fn current_since(&self, name: &str) -> Option<(PathBuf, SystemTime)> {
+        let link = self.folder(name).join(CURRENT);
+        let since = fs::symlink_metadata(&link).and_then(|metadata| metadata.modified()).ok()?;
+        Some((self.folder(name).join(fs::read_link(&link).ok()?), since))
     }
 
     /// Returns what is installed, by name.
@@ -366,11 +410,7 @@ impl Place {
 /// Returns the version that a link names; `None` without the link, or if somebody has removed or broken what it names, from which it
 /// must be possible to go back.
 fn installed(folder: &Path, link: &str) -> Option<Installed> {
-    let folder = folder.join(fs::read_link(folder.join(link)).ok()?);
-    let manifest = Manifest::parse(&fs::read_to_string(folder.join(super::MANIFEST)).ok()?).ok()?;
-    let signature = fs::read_to_string(folder.join(super::SIGNATURE)).ok();
-    let signed_by = signature.and_then(|text| signer(&folder, &text).ok()).map(|signer| signer.id);
-    Some(Installed { manifest, signed_by, folder })
+    Installed::read(folder.join(fs::read_link(folder.join(link)).ok()?)).ok()
 }
 
 /// Returns the versions that are not tried again.

@@ -10,6 +10,7 @@ use serde::Serialize;
 use visiond_config::diagnostics::{Diagnostic, Diagnostics, Severity, count};
 use visiond_config::types::Config;
 use visiond_config::{Document, annotated, read};
+use visiond_service::bundles::{Bundles, ModelBundle};
 use visiond_service::reload::{Preview, Proposal};
 use visiond_service::{NO_SINK, ServiceError};
 use visiond_system::exit::{Exit, ExitError};
@@ -85,11 +86,24 @@ struct CheckedFile {
     file: PathBuf,
     valid: bool,
     findings: Vec<Diagnostic>,
+    /// The installed bundles of its models.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    bundles: Vec<CheckedBundle>,
     /// The changes that a reload of the running daemon would make.
     #[serde(skip_serializing_if = "Option::is_none")]
     against_running: Option<Preview>,
     #[serde(skip)]
     config: Option<Config>,
+}
+
+/// An installed bundle that a model names.
+#[derive(Debug, Serialize)]
+struct CheckedBundle {
+    model: String,
+    bundle: String,
+    version: u64,
+    /// The number of the key that signed it.
+    signed_by: Option<String>,
 }
 
 /// Checks every file and prints the findings.
@@ -126,6 +140,7 @@ pub fn run(args: Args) -> Result<Exit, ExitError> {
 
 fn check(path: &Path, whole_machine: bool) -> CheckedFile {
     let mut config = None;
+    let mut bundles = Bundles::new();
     let findings = match read(path) {
         Ok(text) => {
             let mut report = Diagnostics::default();
@@ -135,14 +150,17 @@ fn check(path: &Path, whole_machine: bool) -> CheckedFile {
                 warn_of_nothing(config, &mut report);
             }
             if let Some(config) = config.as_ref().filter(|_| whole_machine) {
-                resources::check(path, config, document.tables(), &mut report);
+                bundles = resources::check(path, config, document.tables(), &mut report);
             }
             report.into_findings(path, &text)
         }
         Err(finding) => vec![*finding],
     };
     let valid = findings.iter().all(|finding| finding.severity != Severity::Error);
-    CheckedFile { file: path.to_owned(), valid, findings, against_running: None, config }
+    let bundles = bundles.into_iter().map(|(model, ModelBundle { name: bundle, version, signed_by, .. })| {
+        CheckedBundle { model, bundle, version, signed_by }
+    });
+    CheckedFile { file: path.to_owned(), valid, findings, bundles: bundles.collect(), against_running: None, config }
 }
 
 /// Warns about a valid configuration, such as the package's default, that gives `run` nothing to do, in the words of `run`.
@@ -167,6 +185,10 @@ fn preview(client: &Client, path: &Path) -> Result<Preview, ExitError> {
 fn text(checked: &CheckedFile) -> String {
     let mut out: String = checked.findings.iter().map(|finding| format!("{finding}\n")).collect();
     let number = |severity| checked.findings.iter().filter(|finding| finding.severity == severity).count();
+    for CheckedBundle { model, bundle, version, signed_by } in &checked.bundles {
+        let key = signed_by.as_ref().map_or(String::new(), |key| format!(", signed by the key {key}"));
+        out += &format!("model {model}: bundle {bundle}, version {version}{key}\n");
+    }
     let (errors, warnings) = (number(Severity::Error), number(Severity::Warning));
     let valid = checked.config.as_ref().filter(|_| errors == 0);
     let found = [(errors, "error"), (warnings, "warning")].into_iter().filter(|(number, _)| *number > 0);

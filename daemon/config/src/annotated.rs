@@ -155,10 +155,11 @@ pub(super) mod tests {
     #[test]
     fn every_key_can_be_uncommented() {
         // `levels` requires another `format` than the example's and no `color_range`; a camera's certificate requires another
-        // URL; the corners of a polygon and the crop are fractions. A camera with `models` has no `model`, and the only model runs on
-        // frames; a `group_timeout` requires a group; tiles have a size, or columns and rows.
+        // URL; the corners of a polygon and the crop are fractions. A camera with `models` has no `model`, and the only model is a file
+        // and runs on frames; a `group_timeout` requires a group; tiles have a size, or columns and rows.
         let others = [
             "on = ",
+            "bundle = ",
             "min_size = 32",
             "refresh ",
             "model = \"objects\"",

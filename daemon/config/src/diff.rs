@@ -64,9 +64,21 @@ impl ConfigDiff {
     /// Compares two configurations. The caller adds changes that the files do not show, such as a replaced model file.
     pub fn between(old: &Config, new: &Config) -> Self {
         // Without `..`, so that a new table does not compile until it is compared.
-        // `[ffmpeg]` is part of each camera whose source uses it.
-        let Config { log, device, engine, buffers, ffmpeg: _, events, status, http, models: _, cameras: _, sinks: _ } =
-            old;
+        // `[ffmpeg]` is part of each camera whose source uses it, and `[bundles]` of the path of each model that names a bundle.
+        let Config {
+            log,
+            device,
+            engine,
+            buffers,
+            ffmpeg: _,
+            events,
+            bundles: _,
+            status,
+            http,
+            models: _,
+            cameras: _,
+            sinks: _,
+        } = old;
         let mut changes = Self::default();
         // The settings that loading and running a model depends on: all but the limits of a trial.
         let EngineConfig { canary_timeout, load_timeout, load_memory_bytes, .. } = new.engine;

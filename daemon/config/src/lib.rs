@@ -196,6 +196,9 @@ impl<'i> Document<'i> {
             return None;
         }
         let mut config = Config::of(read);
+        for model in &mut config.models {
+            model.path = model.own_path.clone().unwrap_or_default();
+        }
         for camera in &mut config.cameras {
             match &mut camera.source {
                 SourceConfig::Rtsp(rtsp) => rtsp.ffmpeg.clone_from(&config.ffmpeg),

@@ -68,7 +68,7 @@ visiond.toml:9:8: `model.name` must be a name of 1 to 64 letters (a-z, A-Z), dig
 visiond.toml:10:8: `model.path` must be a path, not 5
     10 | path = 5
        |        ^
-       = The model's file: `.onnx` or `.engine` (required)
+       = The model's file: `.onnx` or `.engine`. A model has either this or `bundle` (optional)
 visiond.toml:13:9: `camera.model` must be a name of 1 to 64 letters (a-z, A-Z), digits, - and _, not "the other": write "the-other"
     13 | model = "the other"
        |         ^^^^^^^^^^^
@@ -367,6 +367,25 @@ fn a_camera_lists_its_models_by_name_or_with_settings() {
         Config::parse(&text.replace("max_fps", "every"), Path::new("v.toml")).is_ok(),
         "every n-th frame of a folder"
     );
+}
+
+#[test]
+fn a_model_is_a_file_or_a_bundle() {
+    let model = |keys: &str| format!("[[model]]\nname = \"n\"\n{keys}\n[bundles]\ndirectory = \"models\"\n");
+    let config = Config::parse(&model("bundle = \"street\""), Path::new("/etc/v/visiond.toml")).unwrap();
+    assert_eq!(config.models[0].bundle.as_deref(), Some("street"));
+    assert_eq!(config.models[0].path, Path::new(""), "only the store knows it");
+    assert_eq!(config.bundles.directory.as_deref(), Some(Path::new("/etc/v/models")));
+    for (keys, wanted) in [
+        ("", "1:1 `[model]` needs the key `path` or `bundle`: name a file, or an installed bundle"),
+        ("path = \"a\"\nbundle = \"b\"", "4:10 a model has a `path` or a `bundle`, not both: remove one"),
+        (
+            "bundle = \"../x\"",
+            "3:10 `model.bundle` must be a name of 1 to 64 letters (a-z, A-Z), digits, - and _, not \"../x\": write \"x\"",
+        ),
+    ] {
+        assert_eq!(sentences(&model(keys)), [wanted]);
+    }
 }
 
 #[test]

@@ -77,6 +77,8 @@ section! {
         ffmpeg: FfmpegConfig as table() => part,
         /// What the lines and zones of all cameras share.
         events: EventsConfig as table() => part,
+        /// The bundles that models name.
+        bundles: BundlesConfig as table() => part,
         /// How often the daemon reports rates and latencies.
         status: StatusConfig as table() => part,
         /// The HTTP server: the live page, the API and the metrics.
@@ -192,6 +194,14 @@ impl EventsConfig {
 }
 
 section! {
+    /// The table `[bundles]`.
+    pub struct BundlesConfig {
+        /// Folder of the installed bundles, as `--store` of `visiond bundle` names it. Without it, /var/lib/visiond-models.
+        directory: Option<PathBuf> as path() => optional(r#""/srv/models""#),
+    }
+}
+
+section! {
     /// The table `[status]`.
     pub struct StatusConfig {
         /// Interval of the status line in the log; 0: never. The terminal and systemd get one every second.
@@ -204,8 +214,12 @@ section! {
     pub struct ModelConfig {
         /// Name of the model, for cameras and in messages.
         name: String as name() => required(r#""objects""#),
-        /// The model's file: `.onnx` or `.engine`.
-        path: PathBuf as path() => required(r#""models/nanodet-g-416.onnx""#),
+        /// The model's file: `.onnx` or `.engine`. A model has either this or `bundle`.
+        own_path["path"]: Option<PathBuf> as path() => optional(r#""models/nanodet-g-416.onnx""#),
+        /// An installed bundle, by its name: the model of its current version. See docs/bundles.md.
+        bundle: Option<String> as name() => optional(r#""street""#),
+        /// The model's file: `own_path`, or once the bundle's current version is known, the model in its folder.
+        path: PathBuf as path() => inherited,
         /// The SHA-256 that the model's file must have, as `sha256sum` prints it; without it, any file is accepted. A
         /// TensorRT engine can run code: trust its file only as you would trust a program.
         sha256: Option<String> as text() => optional(r#""c56a49a7981b...""#),

@@ -47,6 +47,7 @@ pub fn check(config: &Read<Config>, diagnostics: &mut Diagnostics) {
     let cameras = config.cameras.value.as_deref().unwrap_or_default();
     let sinks = config.sinks.value.as_deref().unwrap_or_default();
     let mut checks = Checks(diagnostics);
+    config.models.items().for_each(|(model, span)| checks.file_of(model, span));
     models.iter().for_each(|model| checks.waits_for_a_batch(model));
     let names = checks.names("model", models.iter().map(|model| &model.name));
     let names = checks.cascades(models, names);
@@ -305,6 +306,17 @@ impl Checks<'_> {
     }
 
     /// Checks that a frame that waits for other frames can share an inference with them.
+    /// Reports a model that has neither a file nor a bundle, or both.
+    fn file_of(&mut self, model: &Read<ModelConfig>, span: Range<usize>) {
+        let message = match (model.own_path.place.is_set(), model.bundle.place.is_set()) {
+            (false, false) => "`[model]` needs the key `path` or `bundle`: name a file, or an installed bundle",
+            (true, true) => "a model has a `path` or a `bundle`, not both: remove one",
+            _ => return,
+        };
+        let span = model.bundle.place.span.clone().unwrap_or(span);
+        self.0.absence(span, message, None);
+    }
+
     fn waits_for_a_batch(&mut self, model: &Read<ModelConfig>) {
         if model.max_batch.is(&1) && model.batch_wait.value.is_some_and(|wait| !wait.is_zero()) {
             let message =

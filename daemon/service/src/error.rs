@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use visiond_annotate::annotator::AnnotateError;
+use visiond_bundle::BundleError;
 use visiond_clips::recorder::ClipError;
 use visiond_config::command::CommandError;
 use visiond_config::diagnostics::ConfigErrors;
@@ -105,7 +106,8 @@ impl ServiceError {
         let Self::Model { error, .. } = self else { return Certainty::Certain };
         match &**error {
             ModelError::Engine(EngineError::Unreadable(_, error) | EngineError::ExternalData { error, .. })
-            | ModelError::Card(CardError::Read(_, error)) => Certainty::of_reading(error),
+            | ModelError::Card(CardError::Read(_, error))
+            | ModelError::Bundle(BundleError::Io { error, .. }) => Certainty::of_reading(error),
             ModelError::Trial(TrialError::Refused { certainty, .. }) => certainty.clone(),
             _ => Certainty::Certain,
         }
@@ -122,7 +124,7 @@ impl ServiceError {
             | Self::Tiles { .. }
             | Self::Area(..) => Exit::Config,
             Self::Model { error, .. } => match &**error {
-                ModelError::Engine(_) => Exit::Model,
+                ModelError::Engine(_) | ModelError::Bundle(_) => Exit::Model,
                 ModelError::Card(_) => Exit::Config,
                 ModelError::Detector(error) => detector_exit(error),
                 ModelError::Trial(error) => error.exit(),
@@ -153,6 +155,9 @@ pub enum ModelError {
     /// Its file cannot be loaded.
     #[error(transparent)]
     Engine(#[from] EngineError),
+    /// Its bundle is not installed, or cannot be read.
+    #[error(transparent)]
+    Bundle(#[from] BundleError),
     /// Its card is missing or wrong.
     #[error(transparent)]
     Card(#[from] CardError),

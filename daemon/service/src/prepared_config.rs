@@ -27,6 +27,7 @@ use visiond_system::outage::IfUnusable;
 use visiond_system::stop::Stop;
 use visiond_telemetry::metrics::LaneMetrics;
 
+use crate::bundles::{self, Bundles};
 use crate::canary::{self, TrialModel};
 use crate::cascade::{self, CascadeRole};
 use crate::error::ServiceError;
@@ -41,6 +42,8 @@ const GROUP_TIMEOUT: Duration = Duration::from_millis(200);
 pub struct RunningConfig {
     /// The configuration as it was read.
     pub config: Config,
+    /// The bundles of the running models.
+    pub bundles: Bundles,
     /// The running models, one for each lane, in the lanes' order.
     pub models: Vec<RunningModel>,
     /// The cameras whose images are drawn.
@@ -171,9 +174,26 @@ impl PreparedConfig {
     ///
     /// `has_lane` says whether a model's lane can continue with its current model. `stop` ends the trials in other processes.
     pub fn new(
-        mut config: Config,
+        config: &Config,
         before: &RunningConfig,
         has_lane: impl Fn(&str) -> bool,
+        cause: Cause<'_>,
+        stop: &Stop,
+    ) -> Result<Self, ServiceError> {
+        bundles::load_whole(config, || {
+            let mut config = config.clone();
+            let kept = (!cause.takes_new_files()).then_some(&before.bundles);
+            let bundles = bundles::resolve_running(&mut config, kept)?;
+            let prepared = Self::prepare(config, before, &has_lane, cause, stop)?;
+            Ok(Self { running: RunningConfig { bundles, ..prepared.running }, ..prepared })
+        })
+    }
+
+    /// Does the same with a configuration whose bundles have their paths.
+    fn prepare(
+        mut config: Config,
+        before: &RunningConfig,
+        has_lane: &impl Fn(&str) -> bool,
         cause: Cause<'_>,
         stop: &Stop,
     ) -> Result<Self, ServiceError> {
@@ -190,7 +210,7 @@ impl PreparedConfig {
             prepared.open_pictures(camera, before, if_unusable)?;
         }
         for model in config.used_models() {
-            prepared.add_lane(&config, model, before, &has_lane, cause, stop)?;
+            prepared.add_lane(&config, model, before, has_lane, cause, stop)?;
         }
         for camera in cameras() {
             prepared.open_clips(camera, before, if_unusable)?;
@@ -395,16 +415,17 @@ fn camera_model(camera: &CameraConfig, model: &CameraModelConfig) -> CameraModel
 }
 
 /// Returns the changes that `config` would make; loads and opens nothing.
-pub fn preview(config: &Config, before: &RunningConfig) -> ConfigDiff {
-    let mut changes = ConfigDiff::between(&before.config, config);
+pub fn preview(mut config: Config, before: &RunningConfig) -> Result<ConfigDiff, ServiceError> {
+    bundles::resolve_running(&mut config, None)?;
+    let mut changes = ConfigDiff::between(&before.config, &config);
     for model in config.used_models() {
         let known = before.models.iter().find(|known| *known.name == *model.name);
         if known.is_none_or(|known| known.files != files_of(model)) {
             changes.models.entry(model.name.clone()).or_insert(Change::Changed);
         }
     }
-    config.used_models().for_each(|model| note_new_files(config, model, before, &mut changes));
-    changes
+    config.used_models().for_each(|model| note_new_files(&config, model, before, &mut changes));
+    Ok(changes)
 }
 
 /// Marks the models on the detections of `model` whose files are others now, and with them `model`.

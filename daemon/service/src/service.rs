@@ -127,9 +127,8 @@ impl Service {
         if config.used_models().next().is_none() {
             return Err(ServiceError::NoCamera);
         }
-        let file = config.clone();
         let PreparedConfig { pipeline, running, .. } =
-            PreparedConfig::new(config, &RunningConfig::default(), |_| false, Cause::Start, stop)?;
+            PreparedConfig::new(&config, &RunningConfig::default(), |_| false, Cause::Start, stop)?;
         let live = Live::new();
         let commands = Arc::new(CommandQueue::new(&running.config));
         let context = SinkContext {
@@ -163,7 +162,7 @@ impl Service {
         };
         let pipeline = Pipeline::start(pipeline, context).map_err(ServiceError::System)?;
         live.set_lanes(pipeline.lanes());
-        let state = ServiceState { running, file, overrides: Overrides::default(), pipeline, idle: None };
+        let state = ServiceState { running, file: config, overrides: Overrides::default(), pipeline, idle: None };
         let snapshot = RankedMutex::new(LockRank(5), Arc::new(Snapshot::new(&state)));
         let state = RankedMutex::new(LockRank(1), state);
         Ok(Self {
@@ -265,7 +264,7 @@ impl Service {
             (state.running.clone(), state.pipeline.hold().ok_or_else(ending)?)
         };
         let PreparedConfig { changes, pipeline, running } =
-            PreparedConfig::new(config, &before, |model| hold.has(model), cause, &self.stop)?;
+            PreparedConfig::new(&config, &before, |model| hold.has(model), cause, &self.stop)?;
         let sinks = self.publisher.prepare(&running.config.sinks, IfUnusable::Refuse)?;
         // The token's file may be another one now, which waits for a reload.
         let web = self.web.get().filter(|_| is_reload);
@@ -361,7 +360,7 @@ impl Service {
             let state = self.state.lock();
             (state.running.clone(), state.overrides.kept(&state.file, config))
         };
-        Ok(prepared_config::preview(&with_overrides(config, &overrides)?, &before))
+        prepared_config::preview(with_overrides(config, &overrides)?, &before)
     }
 
     /// Returns the `[status]` table in force.

@@ -54,7 +54,7 @@ A version that differs from its reference, or is too slow, is refused: it is not
 
 The proof chooses the backend as `visiond bench` does: [engine] of the configuration is not read.
 
-In the configuration: path = \"/var/lib/visiond-models/NAME/current/model\"
+In the configuration: bundle = \"NAME\"
 
 Examples:
   sudo visiond bundle install street-7.visiond && sudo visiond reload
@@ -105,8 +105,7 @@ pub fn run(args: &Args) -> Result<Exit, ExitError> {
         note(&format!("the next installation has to tidy up: {error}"));
     }
     note(&format!(
-        "{name} {version} is installed: `sudo visiond reload` makes the daemon use it, if a model has path = \"{}\"",
-        store.model(&name).display()
+        "{name} {version} is installed: `sudo visiond reload` makes the daemon use it, if a model has bundle = \"{name}\""
     ));
     Ok(Exit::Success)
 }

@@ -116,7 +116,7 @@ pub fn list(args: &ListArgs) -> Result<Exit, ExitError> {
             if let Some(id) = one.current.as_ref().and_then(|current| current.signed_by.as_ref()) {
                 out += &format!("  signed by the key {id}\n");
             }
-            out += &format!("  path = \"{}\"\n", store.model(&one.name).display());
+            out += &format!("  bundle = \"{}\"\n", one.name);
             for refused in &one.refused {
                 out += &format!("  {} is refused: {}\n", refused.version, refused.reason);
             }

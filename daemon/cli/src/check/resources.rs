@@ -24,6 +24,7 @@ use visiond_config::types::{
 use visiond_engine::detector::class_hint;
 use visiond_kernels::cuda::StreamPriority;
 use visiond_publish::PublishError;
+use visiond_service::bundles::{self, Bundles};
 use visiond_service::cascade::{self, CascadeRole};
 use visiond_service::model_trial;
 use visiond_service::{HttpError, ServiceError, no_tiles};
@@ -35,8 +36,10 @@ use super::user::{User, user_of};
 /// The beginning of a warning about a class of a camera's table.
 const NO_CLASS: &str = "the camera's model does not have";
 
-/// Reports why `run` would reject the configuration in the file `path`. `root` is the parsed file of `config`.
-pub fn check(path: &Path, config: &Config, root: &DeTable<'_>, report: &mut Diagnostics) {
+/// Reports why `run` would reject the configuration in the file `path`. `root` is the parsed file of `config`. Returns the installed
+/// bundles of its models.
+pub fn check(path: &Path, config: &Config, root: &DeTable<'_>, report: &mut Diagnostics) -> Bundles {
+    let mut bundles = Bundles::new();
     let mut report = Report { path, report };
     let entry = |name, index| root.get(name).and_then(|item| item.get_ref().as_array()?.get(index));
     check_http(&config.http, root.get("http"), &mut report);
@@ -45,7 +48,13 @@ pub fn check(path: &Path, config: &Config, root: &DeTable<'_>, report: &mut Diag
     let mut roles: BTreeMap<&str, CascadeRole> = BTreeMap::new();
     let mut without_tiles: Vec<&str> = Vec::new();
     for (index, model) in config.models.iter().enumerate() {
-        match check_model(model, config) {
+        let mut model = model.clone();
+        let checked = bundles::resolve(&mut model, &config.bundles).and_then(|bundle| {
+            bundles.extend(bundle.map(|bundle| (model.name.clone(), bundle)));
+            check_model(&model, config)
+        });
+        let model = &config.models[index];
+        match checked {
             Ok(CheckedModel { labels: names, can_tile, on_gpu, role }) => {
                 if model.priority == StreamPriority::High && !on_gpu {
                     let message = format!(
@@ -59,7 +68,8 @@ pub fn check(path: &Path, config: &Config, root: &DeTable<'_>, report: &mut Diag
                 without_tiles.extend((!can_tile).then_some(&*model.name));
             }
             Err(error) => {
-                report.refusal(span(entry("model", index), &["path"]), error.to_string(), &error.certainty());
+                let key = if model.bundle.is_some() { "bundle" } else { "path" };
+                report.refusal(span(entry("model", index), &[key]), error.to_string(), &error.certainty());
             }
         }
     }
@@ -139,6 +149,7 @@ pub fn check(path: &Path, config: &Config, root: &DeTable<'_>, report: &mut Diag
         let error = PublishError::Open { sink: config.sinks[index].name.clone(), error };
         report.refusal(span(entry("sink", index), &[key]), error.to_string(), &certainty);
     }
+    bundles
 }
 
 /// What the checks need to know of a model that can be loaded.

@@ -45,14 +45,14 @@ fn fraction() -> impl Strategy<Value = f64> {
 
 prop_compose! {
     fn model()(
-        path in path(), card in of(path()), score_threshold in of(fraction()), iou_threshold in of(fraction()),
+        from in prop_oneof![path().prop_map(Ok), Just(Err("street".to_owned()))], card in of(path()), score_threshold in of(fraction()), iou_threshold in of(fraction()),
         max_detections in of(1_usize..=100_000), classes in vec(text(), 0..3),
         input_shapes in btree_map(text(), vec(1_usize..5000, 1..5), 0..3), max_batch in 1_usize..=1024, sha256 in of(text()),
         masks in word::<MaskForm>(), priority in word::<StreamPriority>(), mask_tolerance_pixels in 0_u32..=100, batch_wait in duration(1, 1_000),
     ) -> ModelConfig {
         let batch_wait = if max_batch == 1 { Duration::ZERO } else { batch_wait };
         ModelConfig {
-            name: String::new(), path, sha256, card, score_threshold, iou_threshold, max_detections, classes, input_shapes, max_batch,
+            name: String::new(), path: from.clone().unwrap_or_default(), bundle: from.clone().err(), own_path: from.ok(), sha256, card, score_threshold, iou_threshold, max_detections, classes, input_shapes, max_batch,
             batch_wait, priority, masks, mask_tolerance_pixels, ..ModelConfig::default()
         }
     }
@@ -544,7 +544,7 @@ prop_compose! {
         buffers in (word(), of(3..=32_usize), 1..=1_u64 << 28, (1_u64 << 20)..=1 << 40).prop_map(|(memory, count, max_pixels, max_picture_bytes)| BufferConfig { memory, count, max_pixels, max_picture_bytes }),
         ffmpeg in (prop_oneof![path(), Just(PathBuf::from("ffmpeg"))], any::<bool>(), (16_u64 << 20)..=1 << 40)
             .prop_map(|(program, confined, max_memory_bytes)| FfmpegConfig { program, confined, max_memory_bytes }),
-        events in of(path()).prop_map(|directory| EventsConfig { directory }),
+        (events, bundles) in (of(path()), of(path())).prop_map(|(events, bundles)| (EventsConfig { directory: events }, BundlesConfig { directory: bundles })),
         status in prop_oneof![Just(Duration::ZERO), duration(1000, 86_400_000)]
             .prop_map(|log_interval| StatusConfig { log_interval }),
         http in http(),
@@ -597,7 +597,7 @@ prop_compose! {
             }
             all_sinks.push(sink);
         }
-        Config { device, log, engine, buffers, ffmpeg, events, status, http, models, cameras: all_cameras, sinks: all_sinks }
+        Config { device, log, engine, buffers, ffmpeg, events, bundles, status, http, models, cameras: all_cameras, sinks: all_sinks }
     }
 }
 
