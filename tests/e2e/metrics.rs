@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex};
 use serde_json::Value;
 use visiond_tests::{Daemon, root, visiond, wait_until_or_show};
 
-/// A camera that streams and one that is missing, on the tiny model; a broker that does not answer.
+/// A camera that streams and one that is missing, on the tiny model as a bundle; a broker that does not answer.
 const CONFIG: &str = r#"
 [device]
 name = "gate-7"
@@ -26,7 +26,10 @@ listen = ["unix:{dir}/http.sock"]
 
 [[model]]
 name = "tiny"
-path = "{tiny}"
+bundle = "street"
+
+[bundles]
+directory = "{dir}/models"
 
 [[camera]]
 name = "bars"
@@ -56,15 +59,39 @@ fn start() -> Daemon {
     start_with(|_| {})
 }
 
+/// Puts the tiny model into the store of this folder, as the bundle street 7, of which the source has nothing newer.
+fn install(folder: &Path) {
+    let version = folder.join("models/street/7");
+    fs::create_dir_all(&version).unwrap();
+    for (from, to) in [("tiny.onnx", "model"), ("tiny.toml", "model.toml")] {
+        fs::copy(root().join("tests/vm").join(from), version.join(to)).unwrap();
+    }
+    let manifest = format!(
+        "format = 1\nname = \"street\"\nversion = 7\n[[model]]\nfile = \"m.onnx\"\n[[file]]\npath = \"m.onnx\"\nbytes = 1\nsha256 = \"{}\"\n",
+        "0".repeat(64)
+    );
+    fs::write(version.join("manifest.toml"), manifest).unwrap();
+    std::os::unix::fs::symlink("7", folder.join("models/street/current")).unwrap();
+    let rollout = "source = \"/srv/bundles\"\nstep = \"up_to_date\"\nnewest = 7\nsince_unix_s = 1790000000\n";
+    fs::write(folder.join("models/street/rollout.toml"), rollout).unwrap();
+}
+
 fn start_with(adapt: impl FnOnce(&mut Command)) -> Daemon {
-    let tiny = root().join("tests/vm/tiny.onnx");
-    let mut daemon = Daemon::start_with(&CONFIG.replace("{tiny}", tiny.to_str().unwrap()), adapt);
+    let mut daemon = Daemon::start_with(CONFIG, |command| {
+        // The last argument is the configuration.
+        install(Path::new(command.get_args().last().unwrap()).parent().unwrap());
+        adapt(command);
+    });
     daemon.wait_until("frames and a camera that is away", |daemon| {
         let Ok(status) = UnixStream::connect(daemon.path("http.sock")).map(|_| status(daemon)) else { return false };
         let cameras = status["cameras"].as_array().unwrap().clone();
         let published = cameras.iter().filter_map(|camera| camera["published"].as_u64()).sum::<u64>();
         let away = cameras.iter().any(|camera| !camera["reason"].is_null());
-        published > 20 && away && samples(&get(daemon, "/metrics"))["visiond_spool_messages{sink=\"fleet\"}"] > 0.0
+        let follows = status["models"][0]["bundle"]["rollout"].is_object();
+        published > 20
+            && away
+            && follows
+            && samples(&get(daemon, "/metrics"))["visiond_spool_messages{sink=\"fleet\"}"] > 0.0
     });
     daemon
 }
@@ -264,7 +291,7 @@ fn top_prints_a_table_without_a_terminal() {
         assert!(row("visiond ").contains("up "), "{text}");
         assert!(row("bars").contains("streaming"), "{text}");
         assert!(row("gone").contains("no-such-device"), "{text}");
-        assert!(row("tiny").contains("tiny.onnx") && row("file").contains("out.jsonl"), "{text}");
+        assert!(row("tiny").contains("street 7") && row("file").contains("out.jsonl"), "{text}");
         assert!(row("fleet").contains("waiting, messages are kept on disk"), "{text}");
         assert!(text.contains(" MiB, "), "{text}");
     }
@@ -277,7 +304,7 @@ fn top_prints_a_table_without_a_terminal() {
 fn a_refused_file_is_reported_without_its_secrets() {
     let mut daemon = start();
     let secret = "[[camera]]\nname = \"x\"\nsource = { type = \"video\", urll = \"rtsp://user:s3cret@10.0.0.1/1\" }\n";
-    daemon.reconfigure(&(CONFIG.replace("{tiny}", "tiny.onnx") + secret));
+    daemon.reconfigure(&format!("{CONFIG}{secret}"));
     daemon.wait_until("the refusal", |daemon| status(daemon)["reloads"]["refused"] == 1);
     let told = [get(&daemon, "/api/v1/status"), get(&daemon, "/api/v1/log?after=0")];
     for text in &told {

@@ -15,6 +15,6 @@ pub use self::broadcast::{Broadcast, Delivered, Filter, Subscription, Wanted};
 pub use self::camera_view::{
     CameraView, OwnedFrame, Picture, PictureStream, PreviewPhase, PreviewStatus, ViewError, Watch,
 };
-pub use self::live::Live;
+pub use self::live::{Live, LiveBundle};
 pub use self::preview_feed::PreviewFeed;
 pub use self::recent_events::{RECENT_EVENTS, RecentEvents, RuleKey};

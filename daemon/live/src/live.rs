@@ -3,6 +3,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use parking_lot::Mutex;
+use visiond_message::status::BundleStatus;
 use visiond_message::topic;
 use visiond_telemetry::metrics::LaneView;
 
@@ -11,7 +12,18 @@ use crate::camera_view::CameraView;
 use crate::encoder::start_threads;
 use crate::encoder_queue::EncoderQueue;
 
-/// The messages, the cameras' images and the lanes of this process.
+/// A model that is a bundle.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LiveBundle {
+    /// Name of the model.
+    pub model: String,
+    /// Name of the lane that runs it: of the model on frames, if this one runs on detections.
+    pub lane: String,
+    /// Its bundle.
+    pub status: BundleStatus,
+}
+
+/// The messages, the cameras' images, the lanes and the bundles of this process.
 ///
 /// It is created before the pipeline and lives as long as the process, so that clients stay connected across a reload.
 #[derive(Debug)]
@@ -20,6 +32,7 @@ pub struct Live {
     queue: Arc<EncoderQueue<CameraView>>,
     views: Mutex<HashMap<Box<str>, Arc<CameraView>>>,
     lanes: Mutex<Vec<LaneView>>,
+    bundles: Mutex<Arc<Vec<LiveBundle>>>,
 }
 
 impl Live {
@@ -30,6 +43,7 @@ impl Live {
             queue: Arc::new(EncoderQueue::new(start_threads)),
             views: Mutex::default(),
             lanes: Mutex::default(),
+            bundles: Mutex::default(),
         })
     }
 
@@ -74,6 +88,16 @@ impl Live {
         self.messages.events().keep_cameras(&names);
         self.messages.keep(running);
         *self.lanes.lock() = lanes;
+    }
+
+    /// Returns the models that are bundles.
+    pub fn bundles(&self) -> Arc<Vec<LiveBundle>> {
+        Arc::clone(&self.bundles.lock())
+    }
+
+    /// Sets the models that are bundles from now on.
+    pub fn set_bundles(&self, bundles: Vec<LiveBundle>) {
+        *self.bundles.lock() = Arc::new(bundles);
     }
 
     /// Forgets the frames, images and newest messages of a camera, because its privacy masks have changed or it goes: no client gets one of

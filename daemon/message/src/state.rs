@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde::Serialize;
 
 use crate::message::Message;
-use crate::status::{CameraStatus, RuleStatus};
+use crate::status::{BundleStatus, CameraStatus, RuleStatus};
 use crate::values::PlainAttribute;
 
 /// The version in every state's `schema`; a change that breaks readers raises it.
@@ -49,6 +49,9 @@ pub struct StateMessage {
     /// The camera's zones.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub zones: BTreeMap<String, ZoneStateMessage>,
+    /// The bundles that its models are, by the model's name.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub bundles: BTreeMap<String, BundleStatus>,
     /// The settings that commands change, if the sink obeys commands.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub settings: Option<SettingsMessage>,
@@ -158,6 +161,7 @@ impl StateMessage {
             counts,
             fractions,
             attributes,
+            bundles: BTreeMap::new(),
             settings: None,
         }
     }

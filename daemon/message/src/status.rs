@@ -5,6 +5,7 @@
 //! rest: a metric, and a line in the documents of both.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
@@ -194,6 +195,74 @@ pub struct StageFacts {
     pub buckets: Vec<(Option<u64>, u64)>,
 }
 
+/// The steps of a rollout, as [`RolloutStatus::step`] has them.
+pub const ROLLOUT_STEPS: [&str; 7] =
+    ["up_to_date", "unreachable", "fetching", "proving", "watching", "refused", "went_back"];
+
+/// The version of a bundle that a model is.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct BundleStatus {
+    /// Name of the bundle.
+    pub name: String,
+    /// Its version.
+    pub version: u64,
+    /// Since when this version is the current one, in RFC 3339.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub since: Option<String>,
+    /// Number of the key that signed it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub signed_by: Option<String>,
+    /// What is done about newer versions; absent if nothing looks for them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rollout: Option<RolloutStatus>,
+}
+
+/// What is done about newer versions of a bundle.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RolloutStatus {
+    /// Where newer versions come from.
+    pub source: String,
+    /// One of [`ROLLOUT_STEPS`].
+    pub step: String,
+    /// Version that the step is about.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub version: Option<u64>,
+    /// Newest version that the source has.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub newest: Option<u64>,
+    /// When the step began, in RFC 3339.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub since: Option<String>,
+    /// How much of the bundle is here, in percent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub percent: Option<u8>,
+    /// Why it failed, as a sentence.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+impl fmt::Display for BundleStatus {
+    /// Writes the name, the version, and what is done about another one.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.name, self.version)?;
+        let Some(rollout) = &self.rollout else { return Ok(()) };
+        let version = rollout.version.map(|version| format!(" {version}")).unwrap_or_default();
+        match (&*rollout.step, rollout.percent) {
+            ("unreachable", _) => write!(f, ", cannot look for newer versions")?,
+            ("fetching", Some(percent)) => write!(f, ", fetching{version}: {percent} %")?,
+            ("fetching", None) => write!(f, ", fetching{version}")?,
+            ("proving", _) => write!(f, ", proving{version}")?,
+            ("watching", _) => write!(f, ", new and watched")?,
+            ("refused", _) => write!(f, ", version{version} is refused")?,
+            ("went_back", _) => write!(f, ", went back from version{version}")?,
+            _ => {}
+        }
+        rollout.reason.as_ref().map_or(Ok(()), |reason| write!(f, ": {reason}"))
+    }
+}
+
 counted! {
     /// A model.
     pub struct ModelStatus, counters ModelCounters {
@@ -217,6 +286,9 @@ counted! {
         /// GPU counters, if it runs on a GPU.
         #[serde(skip_serializing_if = "Option::is_none")]
         gpu: Option<GpuSnapshot>,
+        /// The bundle that it is; absent for a model that is a file.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        bundle: Option<BundleStatus>,
     } {
         /// Runs, successful or not.
         runs,
@@ -357,6 +429,22 @@ pub struct GpuSnapshot {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_bundle_is_described_with_what_is_done_about_another_version() {
+        let text = |step: &str, percent, reason: Option<&str>| {
+            let (step, reason) = (step.to_owned(), reason.map(str::to_owned));
+            let rollout = RolloutStatus { step, percent, reason, version: Some(8), ..RolloutStatus::default() };
+            BundleStatus { name: "street".to_owned(), version: 7, rollout: Some(rollout), ..BundleStatus::default() }
+                .to_string()
+        };
+        assert_eq!(text("up_to_date", None, None), "street 7");
+        assert_eq!(text("fetching", Some(40), None), "street 7, fetching 8: 40 %");
+        assert_eq!(text("proving", None, None), "street 7, proving 8");
+        assert_eq!(text("refused", None, Some("it is slow")), "street 7, version 8 is refused: it is slow");
+        assert_eq!(text("went_back", None, Some("no frames")), "street 7, went back from version 8: no frames");
+        assert_eq!(text("unreachable", None, Some("timed out")), "street 7, cannot look for newer versions: timed out");
+    }
 
     #[test]
     fn a_spool_is_full_from_nine_tenths_on() {

@@ -43,6 +43,9 @@ pub struct ModelSummary {
     /// Name of the model on whose detections it ran; absent for a model on frames.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub on: Option<String>,
+    /// Name and version of the bundle that it was at the end; absent for a model that is a file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bundle: Option<String>,
     /// Backend that ran it.
     pub backend: String,
     /// Kind of memory that held its frames.
@@ -171,6 +174,7 @@ impl ModelSummary {
         Self {
             name: lane.name.to_string(),
             on: on.cloned(),
+            bundle: None,
             backend: backend.to_owned(),
             memory: memory.name(),
             runs: lane.runs.get(),
@@ -322,7 +326,8 @@ impl Summary {
             camera.lines(&mut out);
         }
         for model in &self.models {
-            let mut line = format!("model {}: {} runs on {}", model.name, model.runs, model.backend);
+            let bundle = model.bundle.as_ref().map_or(String::new(), |bundle| format!(" of {bundle}"));
+            let mut line = format!("model {}: {} runs{bundle} on {}", model.name, model.runs, model.backend);
             if let Some(on) = &model.on {
                 let _ = write!(line, ", for {} detections of {on}", model.crops);
             }
@@ -395,6 +400,7 @@ mod tests {
                 errors: 0,
                 rebuilds: 0,
                 on: None,
+                bundle: None,
                 crops: 0,
                 crops_left_out: 0,
                 gpu: Some(GpuSnapshot {
@@ -445,6 +451,7 @@ mod tests {
         let dark = CameraSummary { published: 1, ..dark }.with_pictures(Path::new("p"), counts);
         summary.cameras = vec![CameraSummary::new(camera.snapshot(), 0.0), dark];
         (summary.first_message_s, summary.peak_resident_bytes) = (None, None);
+        summary.models[0].bundle = Some("street 7".to_owned());
         (summary.models[0].errors, summary.models[0].rebuilds, summary.sinks[0].lost) = (4, 1, 7);
         let gpu = summary.models[0].gpu.as_mut().unwrap();
         (gpu.copied_bytes, gpu.lost_candidates) = (0, 9);
@@ -457,7 +464,7 @@ mod tests {
                 "  of it preprocess 0.0, inference 0.0, postprocess 0.0",
                 "  detections: nothing",
                 "  images: 5 in p",
-                "model nanodet: 2 runs on rten (built in), 4 errors, loaded again 1 times, 1 as a CUDA graph, \
+                "model nanodet: 2 runs of street 7 on rten (built in), 4 errors, loaded again 1 times, 1 as a CUDA graph, \
                  1 call by call, 0 overlapped, 9 candidates dropped by a full filter",
                 "sink file: 2 messages to out.jsonl, 7 lost",
                 "2.0 s",

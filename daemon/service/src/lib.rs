@@ -3,6 +3,7 @@
 //! A change is a transaction: [`prepared_config`] loads models and opens sinks beside the running ones; any failure happens
 //! there. Only then is anything switched. Cameras, lanes and sinks that did not change are not touched.
 
+mod bundle_watch;
 pub mod bundles;
 mod canary;
 pub mod cascade;

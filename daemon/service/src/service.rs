@@ -11,6 +11,7 @@
 //! - 5: [`Service::snapshot`]: what readers see while a change is made.
 //! - 6: `ReloadHandle::pending`: the requests that wait for a reload.
 //! - 7: `CommandQueue`: the commands that wait.
+//! - 8: `BundleWatch`: the bundles of the running models.
 
 use std::iter;
 use std::slice;
@@ -34,13 +35,14 @@ use visiond_system::exit::ExitError;
 use visiond_system::outage::IfUnusable;
 use visiond_system::stop::Stop;
 use visiond_system::{logging, process};
-use visiond_telemetry::metrics::{LaneView, cameras_of};
+use visiond_telemetry::metrics::{LaneMetrics, LaneView, cameras_of};
 
+use crate::bundle_watch::BundleWatch;
 use crate::command_queue::{CommandQueue, model_names};
 use crate::error::ServiceError;
 use crate::http_server::HttpServer;
 use crate::prepared_config::{
-    self, Cause, Clips, Pictures, PreparedConfig, RunningConfig, RunningCropModel, RunningModel,
+    self, Cause, Clips, LoadedFacts, Pictures, PreparedConfig, RunningConfig, RunningCropModel, RunningModel,
 };
 
 /// A lane that takes longer for its new model gets a warning in the log.
@@ -62,6 +64,7 @@ pub struct Service {
     ledger: Arc<EventLedger>,
     first_message: Arc<OnceLock<Option<Duration>>>,
     commands: Arc<CommandQueue>,
+    bundles: BundleWatch,
     state: RankedMutex<ServiceState>,
     /// Everything that runs; replaced as a whole, so that a reader never waits for a change.
     snapshot: RankedMutex<Arc<Snapshot>>,
@@ -161,6 +164,8 @@ impl Service {
             stop: stop.clone(),
         };
         let pipeline = Pipeline::start(pipeline, context).map_err(ServiceError::System)?;
+        let bundles = BundleWatch::new(&live, stop);
+        bundles.follow(&running);
         live.set_lanes(pipeline.lanes());
         let state = ServiceState { running, file: config, overrides: Overrides::default(), pipeline, idle: None };
         let snapshot = RankedMutex::new(LockRank(5), Arc::new(Snapshot::new(&state)));
@@ -172,6 +177,7 @@ impl Service {
             ledger,
             first_message,
             commands,
+            bundles,
             state,
             snapshot,
             changing: RankedMutex::new(LockRank(0), ()),
@@ -297,6 +303,7 @@ impl Service {
         let waits = state.running.models.is_empty() || state.overrides.switched_off(&state.file).next().is_some();
         state.idle = if waits { state.pipeline.hold() } else { None };
         *self.snapshot.lock() = Arc::new(Snapshot::new(&state));
+        self.bundles.follow(&state.running);
         self.live.set_lanes(state.pipeline.lanes());
         let (pictures, clips) = (state.running.pictures.clone(), state.running.clips.clone());
         drop(state);
@@ -429,11 +436,14 @@ impl Service {
             models: models
                 .flat_map(|(view, model)| {
                     let memory = model.buffers.memory.kind();
-                    let root = ModelSummary::new(&view.lane, None, &model.facts.backend, memory);
-                    let summary = |one: &RunningCropModel| {
-                        ModelSummary::new(&one.metrics, Some(&one.on), &one.facts.backend, memory)
+                    let summary = |lane: &LaneMetrics, on: Option<&String>, facts: &LoadedFacts| {
+                        let bundle = running.bundles.get(&*lane.name);
+                        let bundle = bundle.map(|bundle| format!("{} {}", bundle.name, bundle.version));
+                        ModelSummary { bundle, ..ModelSummary::new(lane, on, &facts.backend, memory) }
                     };
-                    iter::once(root).chain(model.crop_models.iter().map(summary)).collect::<Vec<_>>()
+                    let root = summary(&view.lane, None, &model.facts);
+                    let of_crops = |one: &RunningCropModel| summary(&one.metrics, Some(&one.on), &one.facts);
+                    iter::once(root).chain(model.crop_models.iter().map(of_crops)).collect::<Vec<_>>()
                 })
                 .collect(),
             cameras: cameras.collect(),

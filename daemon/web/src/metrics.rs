@@ -9,7 +9,9 @@ use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use visiond_message::PlainAttribute;
-use visiond_message::status::{CameraStatus, DISABLED, GpuSnapshot, LabelFacts, ModelStatus, SinkCounts, SpoolCounts};
+use visiond_message::status::{
+    CameraStatus, DISABLED, GpuSnapshot, LabelFacts, ModelStatus, ROLLOUT_STEPS, SinkCounts, SpoolCounts,
+};
 use visiond_system::process::ProcessFacts;
 use visiond_system::thermal::{GpuSummary, JetsonSummary};
 use visiond_telemetry::metrics::{Phase, Stage};
@@ -279,6 +281,7 @@ fn models(page: &mut MetricsText, models: &[ModelStatus]) {
         ];
         info.add(&labels, 1.0);
     }
+    bundles(page, models);
     let by_name: Vec<_> = models.iter().map(|model| (model.name.as_str(), model)).collect();
     let columns: [Column<ModelStatus>; 5] = [
         (COUNTER, "visiond_model_runs_total", "Runs of a model, successful or not.", |model| model.runs as f64),
@@ -311,6 +314,37 @@ fn models(page: &mut MetricsText, models: &[ModelStatus]) {
         }),
     ];
     page.table("model", &on_gpu, &columns);
+}
+
+fn bundles(page: &mut MetricsText, models: &[ModelStatus]) {
+    let bundles = || models.iter().filter_map(|model| Some((&*model.name, model.bundle.as_ref()?)));
+    let rollouts = || bundles().filter_map(|(model, bundle)| Some((model, bundle, bundle.rollout.as_ref()?)));
+    let help = "Version of the bundle that a model is, and the key that signed it.";
+    let mut info = page.family(GAUGE, "visiond_model_bundle_info", help);
+    for (model, bundle) in bundles() {
+        let (version, signed_by) = (bundle.version.to_string(), bundle.signed_by.as_deref().unwrap_or_default());
+        let labels = [("model", model), ("bundle", &bundle.name), ("version", &version), ("signed_by", signed_by)];
+        info.add(&labels, 1.0);
+    }
+    let help = "Version of the bundle that a model is, as a number.";
+    let mut versions = page.family(GAUGE, "visiond_model_bundle_version", help);
+    for (model, bundle) in bundles() {
+        versions.add(&[("model", model), ("bundle", &bundle.name)], bundle.version as f64);
+    }
+    let help = "Newest version that the source of a model's bundle has.";
+    let mut newest = page.family(GAUGE, "visiond_model_bundle_newest_version", help);
+    for (model, bundle, rollout) in rollouts() {
+        if let Some(version) = rollout.newest {
+            newest.add(&[("model", model), ("bundle", &bundle.name)], version as f64);
+        }
+    }
+    let help = "1 for what is done about newer versions of a model's bundle, 0 for the other steps.";
+    let mut steps = page.family(GAUGE, "visiond_model_rollout_step", help);
+    for (model, bundle, rollout) in rollouts() {
+        for step in ROLLOUT_STEPS {
+            steps.add(&[("model", model), ("bundle", &bundle.name), ("step", step)], flag(rollout.step == step));
+        }
+    }
 }
 
 fn sinks(page: &mut MetricsText, sinks: &[SinkCounts]) {

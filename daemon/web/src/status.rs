@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Instant;
 
-use visiond_live::PreviewStatus;
+use visiond_live::{LiveBundle, PreviewStatus};
 use visiond_message::status::{CameraStatus, ModelStatus, PreviewFacts, StageFacts};
 use visiond_service::{LoadedFacts, RunningModel, Service, Snapshot};
 use visiond_system::process::{ProcessFacts, age};
@@ -71,6 +71,7 @@ impl StatusCollector {
         let not_ready = not_ready(&snapshot.lanes);
         self.recent.keep(&snapshot.lanes);
         let cameras = cameras_of(&snapshot.lanes);
+        let bundles = self.service.live().bundles();
         let running = cameras.iter().map(|known| self.camera(&snapshot, known));
         StatusReport {
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -89,7 +90,7 @@ impl StatusCollector {
                 .models
                 .iter()
                 .zip(&snapshot.lanes)
-                .flat_map(|(model, lane)| models_of(model, lane))
+                .flat_map(|(model, lane)| models_of(model, lane, &bundles))
                 .collect(),
             sinks: self.service.sinks(),
             http: self.http.facts(),
@@ -162,7 +163,8 @@ fn stage_facts(times: &HistogramSnapshot, recent: &HistogramSnapshot) -> StageFa
 }
 
 /// Returns the facts of a lane's model, and of the models on its detections.
-fn models_of(model: &RunningModel, view: &LaneView) -> Vec<ModelStatus> {
+fn models_of(model: &RunningModel, view: &LaneView, bundles: &[LiveBundle]) -> Vec<ModelStatus> {
+    let bundle = |name: &str| bundles.iter().find(|one| one.model == name).map(|one| one.status.clone());
     let status = |metrics: &LaneMetrics, on: Option<&String>, path: &Path, facts: &LoadedFacts| ModelStatus {
         name: metrics.name.to_string(),
         on: on.cloned(),
@@ -174,6 +176,7 @@ fn models_of(model: &RunningModel, view: &LaneView) -> Vec<ModelStatus> {
         // The lane runs all of them.
         activity: view.lane.activity().name().to_owned(),
         gpu: metrics.gpu(),
+        bundle: bundle(&metrics.name),
         ..metrics.counters.read(Counter::get)
     };
     let crop_models = model.crop_models.iter();

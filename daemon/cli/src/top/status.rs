@@ -157,7 +157,8 @@ pub fn models(seen: &StatusReport) -> TextTable {
     let mut table = TextTable::new(&["MODEL", ">RUNS", ">ERRORS", ">REBUILT", "ON", "FILE"]);
     for model in &seen.models {
         let numbers = [model.runs, model.errors, model.rebuilds].map(|number| number.to_string());
-        let texts = [model.backend.clone(), model.file.clone()];
+        let file = model.bundle.as_ref().map_or_else(|| model.file.clone(), ToString::to_string);
+        let texts = [model.backend.clone(), file];
         // One on detections is below the model that finds them.
         let indent = if model.on.is_some() { "  " } else { "" };
         table.push([format!("{indent}{}", model.name)].into_iter().chain(numbers).chain(texts));
@@ -234,7 +235,7 @@ fn span(seconds: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use visiond_message::status::{LabelFacts, ModelStatus, SpoolCounts};
+    use visiond_message::status::{BundleStatus, LabelFacts, ModelStatus, SpoolCounts};
     use visiond_system::thermal::{GpuSummary, JetsonSummary, Temperature};
     use visiond_web::status::report::LastReload;
 
@@ -424,6 +425,9 @@ mod tests {
         };
         let mut seen = StatusReport { models: vec![model], ..StatusReport::default() };
         assert_eq!(rows(models(&seen)), ["net|7|2|1|rten|net.onnx"]);
+        let bundle = BundleStatus { name: "street".to_owned(), version: 7, ..BundleStatus::default() };
+        seen.models[0].bundle = Some(bundle);
+        assert_eq!(rows(models(&seen)), ["net|7|2|1|rten|street 7"]);
         let spool = Some(SpoolCounts { records: 30, limit_bytes: 100, ..SpoolCounts::default() });
         let sink = SinkCounts { name: "fleet".to_owned(), to: "mqtt".to_owned(), spool, ..SinkCounts::default() };
         seen.sinks = vec![SinkCounts { waiting: 4, written: 5, lost: 6, ..sink }];

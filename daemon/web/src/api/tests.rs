@@ -5,6 +5,7 @@ use std::fs;
 use std::path::Path as FilePath;
 
 use serde_json::json;
+use visiond_message::status::{BundleStatus, RolloutStatus};
 
 use super::*;
 
@@ -95,7 +96,28 @@ fn every_response_matches_openapi_json() {
     assert_fits("Rule", &rule);
     camera["rules"] = vec![rule].into();
     assert_fits("Camera", &camera);
-    assert_fits("Model", &serde_json::to_value(visiond_message::status::ModelStatus::default()).unwrap());
+    let mut model = serde_json::to_value(visiond_message::status::ModelStatus::default()).unwrap();
+    assert_fits("Model", &model);
+    let rollout = RolloutStatus {
+        source: "https://example.org/street".to_owned(),
+        step: "fetching".to_owned(),
+        version: Some(8),
+        newest: Some(8),
+        since: Some("2026-01-31T12:00:00Z".to_owned()),
+        percent: Some(40),
+        reason: Some("it timed out".to_owned()),
+    };
+    let bundle = BundleStatus {
+        name: "street".to_owned(),
+        version: 7,
+        since: Some("2026-01-31T12:00:00Z".to_owned()),
+        signed_by: Some("0123456789ABCDEF".to_owned()),
+        rollout: Some(rollout),
+    };
+    model["bundle"] = serde_json::to_value(&bundle).unwrap();
+    assert_fits("Model", &model);
+    model["bundle"] = serde_json::to_value(BundleStatus { version: 1, ..BundleStatus::default() }).unwrap();
+    assert_fits("Model", &model);
     assert_fits("Sink", &serde_json::to_value(visiond_message::status::SinkCounts::default()).unwrap());
     assert_fits("Http", &status["http"]);
     assert_fits("Process", &status["process"]);

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
 
-use visiond_message::status::{CameraModelStatus, GpuSnapshot, LabelFacts, RuleStatus, StageFacts};
+use visiond_message::status::{
+    BundleStatus, CameraModelStatus, GpuSnapshot, LabelFacts, RolloutStatus, RuleStatus, StageFacts,
+};
 use visiond_system::thermal::{GpuSummary, Temperature};
 
 use super::*;
@@ -66,7 +68,22 @@ fn full() -> StatusReport {
         started_at: "2026-01-31T12:00:00.500Z".to_owned(),
         ready: true,
         cameras: vec![camera],
-        models: vec![ModelStatus { name: "m".to_owned(), gpu: Some(GpuSnapshot::default()), ..ModelStatus::default() }],
+        models: vec![ModelStatus {
+            name: "m".to_owned(),
+            gpu: Some(GpuSnapshot::default()),
+            bundle: Some(BundleStatus {
+                name: "street".to_owned(),
+                version: 7,
+                signed_by: Some("0123456789ABCDEF".to_owned()),
+                rollout: Some(RolloutStatus {
+                    step: "refused".to_owned(),
+                    newest: Some(8),
+                    ..RolloutStatus::default()
+                }),
+                ..BundleStatus::default()
+            }),
+            ..ModelStatus::default()
+        }],
         sinks: vec![sink],
         gpu: Some(GpuSummary { load_now_percent: Some(45.0), clock_mhz: Some(624), ..GpuSummary::default() }),
         jetson: Some(JetsonSummary {
@@ -87,6 +104,11 @@ fn what_is_seen_is_told_in_base_units() {
         "visiond_camera_model_detections{camera=\"front \\\"door\\\"\",model=\"m\",label=\"person\"} 1",
         "visiond_build_info{version=\"1.2.3\",target=\"\"} 1",
         "visiond_ready 1",
+        "visiond_model_bundle_info{model=\"m\",bundle=\"street\",version=\"7\",signed_by=\"0123456789ABCDEF\"} 1",
+        "visiond_model_bundle_version{model=\"m\",bundle=\"street\"} 7",
+        "visiond_model_bundle_newest_version{model=\"m\",bundle=\"street\"} 8",
+        "visiond_model_rollout_step{model=\"m\",bundle=\"street\",step=\"refused\"} 1",
+        "visiond_model_rollout_step{model=\"m\",bundle=\"street\",step=\"fetching\"} 0",
         "visiond_frames_total{camera=\"front \\\"door\\\"\",outcome=\"dropped\"} 5",
         "visiond_frames_dropped_total{camera=\"front \\\"door\\\"\",cause=\"overload\"} 3",
         "visiond_camera_phase{camera=\"front \\\"door\\\"\",phase=\"streaming\"} 1",

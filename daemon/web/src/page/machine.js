@@ -108,14 +108,34 @@ function things(parent, list, tell, none) {
   });
 }
 
+/** What is done about another version than that in use, in words. */
+const STEPS = {
+  up_to_date: 'none',
+  unreachable: 'cannot look for them',
+  fetching: 'fetching',
+  proving: 'proving',
+  watching: 'in use, and watched',
+  refused: 'refused',
+  went_back: 'went back from',
+};
+
 function model(it) {
-  const { gpu } = it;
+  const { gpu, bundle } = it;
+  const { step, version, percent, newest, source, reason } = bundle?.rollout ?? {};
   const levels = { backoff: 'bad', ended: 'quiet' };
+  const failed = ['unreachable', 'refused', 'went_back'].includes(step);
   const activity = { idle: 'waiting for frames', looking: 'running', publishing: 'running', backoff: 'failed, is loaded again' };
   return {
     state: activity[it.activity] ?? it.activity,
-    level: levels[it.activity] ?? 'ok',
+    level: levels[it.activity] ?? (failed ? 'warn' : 'ok'),
+    reason,
     rows: [
+      ['Bundle', bundle && `${bundle.name}, version ${bundle.version}`],
+      ['In use since', bundle?.since && new Date(bundle.since).toLocaleString()],
+      ['Signed by', bundle?.signed_by],
+      ['Newer versions', step && [STEPS[step] ?? step, version, percent !== undefined && `${percent} %`].filter(Boolean).join(' '), failed ? 'warn' : null],
+      ['Newest', newest && String(newest)],
+      ['Source', source],
       ['Engine', it.backend],
       ['File', it.file],
       ['SHA-256', it.sha256 ? `${it.sha256.slice(0, 12)}…` : null],
