@@ -4,7 +4,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Output;
 
+use visiond_tests::mosquitto::Mosquitto;
+use visiond_tests::web::Place;
 use visiond_tests::{Daemon, assert_no_panic, json_lines, picture, root, run, stderr};
+
+use crate::documents::assert_valid;
 
 const MODEL: i32 = 4;
 const INPUT: i32 = 5;
@@ -284,4 +288,85 @@ fn check_names_the_version_of_a_bundle_and_says_how_to_install_one_that_is_missi
     fs::write(desk.path("again.toml"), &text).unwrap();
     let again = run(["check".as_ref(), desk.path("again.toml").as_os_str()]);
     assert!(again.status.success(), "{}", said(&again));
+}
+
+#[test]
+fn the_version_in_use_and_what_is_done_about_a_newer_one_are_shown_everywhere() {
+    let desk = Desk::new();
+    desk.make("1", &[]);
+    assert!(desk.install("1", &[]).status.success());
+    let broker = Mosquitto::start();
+    let reader = broker.reader("#", &[]);
+    let sink = format!(
+        "[device]\nname = \"box\"\n[[sink]]\ntype = \"mqtt\"\nurl = \"mqtt://127.0.0.1:{}\"\nhome_assistant = true\n\
+         state_interval = \"250 ms\"\n",
+        broker.port
+    );
+    let config = format!("{}{sink}", CONFIG.replace("STORE", desk.path("models").to_str().unwrap()));
+    let mut daemon = Daemon::start(&config);
+    let place = Place::socket(&mut daemon);
+    let bundle = || place.get("/api/v1/status").json()["models"][0]["bundle"].clone();
+    let listed = desk.succeed(&["list", "--json", "--store", "DIR/models"]);
+    let listed: serde_json::Value = serde_json::from_slice(&listed.stdout).unwrap();
+    let key = &listed[0]["current"]["signed_by"];
+    let shown = bundle();
+    assert_eq!((&shown["name"], &shown["version"], &shown["signed_by"]), (&"street".into(), &1.into(), key));
+    assert!(shown["since"].is_string() && shown.get("rollout").is_none(), "nothing looks for newer ones: {shown}");
+    let state = || reader.under("/cameras/gate/state").last().map(|state| state.json());
+    daemon.wait_until("the state", |_| state().is_some_and(|state| state["bundles"]["tiny"]["version"] == 1));
+    let is_entity = |topic: &str| topic == "homeassistant/update/visiond_box/bundle_tiny/config";
+    daemon.wait_until("the entity", |_| reader.messages().iter().any(|message| is_entity(&message.topic)));
+    // Another process writes this.
+    let rollout = desk.path("models/street/rollout.toml");
+    let fetching = "source = \"https://models.example.org\"\nstep = \"fetching\"\nversion = 2\nnewest = 2\n\
+                    since_unix_s = 1790000000\npercent = 40\n";
+    fs::write(&rollout, fetching).unwrap();
+    daemon.wait_until("the rollout", |_| bundle()["rollout"]["percent"] == 40);
+    let wanted = serde_json::json!({
+        "source": "https://models.example.org", "step": "fetching", "version": 2, "newest": 2,
+        "since": "2026-09-21T14:13:20Z", "percent": 40,
+    });
+    assert_eq!(bundle()["rollout"], wanted);
+    daemon.wait_until("the rollout in the state", |_| {
+        state().is_some_and(|it| it["bundles"]["tiny"]["rollout"] == wanted)
+    });
+    assert_valid(&state().unwrap());
+    let metrics = place.get("/metrics").text();
+    for line in [
+        "visiond_model_bundle_version{model=\"tiny\",bundle=\"street\"} 1",
+        "visiond_model_bundle_newest_version{model=\"tiny\",bundle=\"street\"} 2",
+        "visiond_model_rollout_step{model=\"tiny\",bundle=\"street\",step=\"fetching\"} 1",
+        "visiond_model_rollout_step{model=\"tiny\",bundle=\"street\",step=\"refused\"} 0",
+    ] {
+        assert!(metrics.contains(&format!("{line}\n")), "{line} in {metrics}");
+    }
+    let top = run(["top".as_ref(), "--once".as_ref(), daemon.path("visiond.toml").as_os_str()]);
+    let top = String::from_utf8(top.stdout).unwrap();
+    assert!(top.contains("street 1, fetching 2: 40 %"), "{top}");
+    // A file that is no rollout, or too large, is as none.
+    for broken in ["step = 7".to_owned(), format!("{fetching}# {}\n", "x".repeat(1 << 20))] {
+        fs::write(&rollout, fetching).unwrap();
+        daemon.wait_until("the rollout again", |_| bundle()["rollout"]["percent"] == 40);
+        fs::write(&rollout, broken).unwrap();
+        daemon.wait_until("no rollout", |_| bundle().get("rollout").is_none());
+        assert_eq!(bundle()["version"], 1);
+    }
+    // The version that runs is shown, not the one that is installed.
+    desk.make_with_label("2", ["white", "snow"]);
+    assert!(desk.install("2", &[]).status.success());
+    assert_eq!(bundle()["version"], 1);
+    let reload = run(["reload".as_ref(), daemon.path("visiond.toml").as_os_str()]);
+    assert!(reload.status.success(), "{}", stderr(&reload));
+    assert_eq!(bundle()["version"], 2);
+    // A file again: the entity goes.
+    let by_path = format!("path = \"{}\"", desk.path("models/street/current/model").display());
+    daemon.rewrite(&config.replace("bundle = \"street\"", &by_path));
+    let reload = run(["reload".as_ref(), daemon.path("visiond.toml").as_os_str()]);
+    assert!(reload.status.success(), "{}", stderr(&reload));
+    assert!(bundle().is_null());
+    daemon.wait_until("no entity", |_| {
+        reader.messages().iter().any(|message| is_entity(&message.topic) && message.payload.is_empty())
+    });
+    let finished = daemon.terminate();
+    assert!(finished.status.success(), "{}", finished.log);
 }

@@ -92,6 +92,9 @@ DOOR = [
     "button.gate_door_reset_totals_of_here",
 ]
 
+# What the model is that is a bundle, in a device of its own.
+UPDATE = "update.gate_model_objects"
+
 ZONE = '[[camera.zone]]\nname = "here"\nhold = "10 s"\n'
 
 
@@ -107,7 +110,20 @@ def film(folder):
     return path
 
 
-def visiond_config(folder, port, zone=ZONE):
+def install(folder):
+    """Makes a bundle of the sample model, and installs it."""
+
+    def bundle(*args):
+        subprocess.run([BINARY, "bundle", *args], cwd=folder, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+    model = ROOT / "config/models/nanodet-g-416.onnx"
+    bundle("keys", "team", "--no-password")
+    bundle("make", model, "--name", "street", "--version", "1", "-o", "street.visiond")
+    bundle("sign", "street.visiond", "--key", "team.key")
+    bundle("install", "street.visiond", "--key", "team.pub", "--store", "models")
+
+
+def visiond_config(folder, port, zone=ZONE, model=None):
     return f"""
 [device]
 name = "gate"
@@ -115,8 +131,10 @@ name = "gate"
 backend = "rten"
 [[model]]
 name = "objects"
-path = "{ROOT}/config/models/nanodet-g-416.onnx"
+{model or 'bundle = "street"'}
 score_threshold = 0.3
+[bundles]
+directory = "{folder}/models"
 [[camera]]
 name = "door"
 source = {{ type = "video", url = "{folder}/walk.mkv", repeat = true }}
@@ -273,15 +291,32 @@ async def check(folder, port, reload):
         hass.states.async_set("person.anna", where)
         await until(f"{where}: switches are {wanted}", lambda: {state(one) for one in switches} == {wanted}, show)
 
+    def update(*names):
+        found = hass.states.get(UPDATE)
+        return found and (found.state, *(found.attributes[name] for name in names))
+
+    assert update("installed_version", "latest_version", "title") == ("off", "1", "1", "street"), show()
+    rollout = folder / "models/street/rollout.toml"
+    text = 'source = "https://models.example.org"\nstep = "{}"\nversion = 2\nnewest = 2\nsince_unix_s = 1\n{}\n'
+    rollout.write_text(text.format("fetching", "percent = 40"))
+    await until("a newer version", lambda: update("installed_version", "latest_version") == ("on", "1", "2"), show)
+    rollout.write_text(text.format("refused", 'reason = "it is slow"'))
+    await until("the reason", lambda: update("latest_version", "release_summary") == ("on", "2", "it is slow"), show)
+    assert not update("supported_features")[1], "visiond cannot install"
+    device = device_registry.async_get(hass).async_get(registry.async_get(UPDATE).device_id)
+    assert (device.manufacturer, device.name) == ("visiond", "gate"), device
+
     reload(visiond_config(folder, port, zone=""))
     gone = [entity for entity in DOOR if entity.endswith("_here")]
     await until("the entities of a zone go", lambda: all(state(entity) is None for entity in gone), show)
     assert all(state(entity) is not None for entity in DOOR if entity not in gone), show()
+    reload(visiond_config(folder, port, model=f'path = "{ROOT}/config/models/nanodet-g-416.onnx"'))
+    await until("the entity of the bundle goes", lambda: state(UPDATE) is None, show)
     reload(visiond_config(folder, port).replace("commands = true\n", ""))
     commands = [entity for entity in DOOR if entity.split(".")[0] in ("switch", "number", "button")]
     await until("the entities of commands go", lambda: all(state(entity) is None for entity in commands), show)
     reload(visiond_config(folder, port).replace("home_assistant = true\n", ""))
-    await until("all entities go", lambda: all(state(entity) is None for entity in DOOR), show)
+    await until("all entities go", lambda: all(state(entity) is None for entity in [*DOOR, UPDATE]), show)
     # The state of a camera that goes is cleared by an empty message, which has no JSON.
     wrong = [line for line in complaints.lines if "'value_json' is undefined" not in line]
     assert not wrong, "\n".join(wrong)
@@ -292,6 +327,7 @@ def main():
     with contextlib.ExitStack() as stack:
         folder = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory()))
         film(folder)
+        install(folder)
         port = free_port()
         (folder / "mosquitto.conf").write_text(f"listener {port} 127.0.0.1\nallow_anonymous true\n")
         processes = []

@@ -73,6 +73,7 @@ mod tests {
     use serde_json::{Value, json};
     use std::sync::Arc;
 
+    use visiond_message::status::{BundleStatus, RolloutStatus};
     use visiond_message::{AttributeMessage, LabelMessage, MessageModel};
     use visiond_system::testing::strict_schema;
     use visiond_telemetry::metrics::CameraMetrics;
@@ -169,6 +170,23 @@ mod tests {
             }
         }
         assert_eq!(written["reason"], "unplugged");
+        let rollout = RolloutStatus {
+            source: "https://example.org".to_owned(),
+            step: "refused".to_owned(),
+            version: Some(8),
+            newest: Some(8),
+            since: Some("2026-01-31T12:00:00Z".to_owned()),
+            percent: Some(100),
+            reason: Some("it is slow".to_owned()),
+        };
+        let (name, since) = ("street".to_owned(), Some("2026-01-31T12:00:00Z".to_owned()));
+        let bundle = BundleStatus { name, version: 7, since, signed_by: Some("1A".to_owned()), rollout: Some(rollout) };
+        let mut with_bundle = written.clone();
+        with_bundle["bundles"] = json!({ "objects": bundle });
+        let errors: Vec<_> = validator.iter_errors(&with_bundle).map(|error| error.to_string()).collect();
+        assert!(errors.is_empty(), "{errors:?} in {with_bundle}");
+        with_bundle["bundles"]["objects"]["rollout"]["step"] = "other".into();
+        assert!(!validator.is_valid(&with_bundle));
         for (member, value) in [
             ("schema", "visiond-state/2".into()),
             ("phase", "streaming".into()),

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use serde_json::Value;
 use visiond_config::types::{MqttProtocol, MqttSinkConfig, SinkConfig};
 use visiond_live::{Live, PictureStream};
-use visiond_message::status::CameraStatus;
+use visiond_message::status::{BundleStatus, CameraStatus};
 use visiond_message::{Message, SettingsMessage, StateMessage};
 use visiond_telemetry::metrics::{CameraLanes, ModelValues, Phase, cameras_of};
 use visiond_telemetry::rules::RuleFacts;
@@ -83,6 +83,10 @@ struct Known {
     values: Vec<Arc<ModelValues>>,
     /// Its lines and zones.
     rules: Vec<RuleFacts>,
+    /// Those of its models that are bundles.
+    bundles: BTreeSet<String>,
+    /// Whether a command has switched it off.
+    is_off: bool,
     /// The lines and zones that get commands; `None` if the camera gets none.
     commanded: Option<Vec<String>>,
     /// The form of its ids in Home Assistant; `None` while it depends on a search for retained messages that has not ended.
@@ -396,6 +400,13 @@ impl RetainedCameras {
             known.rules = rules;
             self.stale = true;
         }
+        let live = self.live.bundles();
+        let bundles = live.iter().filter(|one| of.lanes.iter().any(|lane| *lane.name == *one.lane));
+        let bundles: BTreeMap<_, _> = bundles.map(|one| (one.model.clone(), one.status.clone())).collect();
+        if !known.bundles.iter().eq(bundles.keys()) || known.is_off {
+            (known.bundles, known.is_off) = (bundles.keys().cloned().collect(), false);
+            self.stale = true;
+        }
         self.stale |= known.set_commanded(settings);
         if let Some(topics) = known.masked(mask_changes, name, (&self.config, &self.topics)) {
             topics.into_iter().for_each(|topic| session.publish(clearing(topic)));
@@ -404,7 +415,7 @@ impl RetainedCameras {
         let status = CameraStatus { model: known.models.to_string(), ..camera.status() };
         let newest = self.live.messages().latest_of(name);
         let newest: Vec<_> = newest.iter().filter_map(|published| published.frame().map(|frame| &**frame)).collect();
-        if let Some(state) = known.due_state(status, (&newest, settings), &self.config, now) {
+        if let Some(state) = known.due_state(status, (&newest, settings, bundles), &self.config, now) {
             session.publish(self.retained(self.topics.state(name), state, JSON));
         }
         let interval = self.config.snapshot_interval;
@@ -439,13 +450,13 @@ impl RetainedCameras {
             // It has not run since the start.
             Known { models: models.as_str().into(), mask_changes, ..Known::default() }
         });
-        self.stale |= known.set_commanded(Some(settings));
+        self.stale |= known.set_commanded(Some(settings)) | !std::mem::replace(&mut known.is_off, true);
         if let Some(topics) = known.masked(mask_changes, name, (&self.config, &self.topics)) {
             topics.into_iter().for_each(|topic| session.publish(clearing(topic)));
             self.next_snapshots.remove(name);
         }
         let status = CameraStatus::disabled(name, &known.models);
-        if let Some(state) = known.due_state(status, (&[], Some(settings)), &self.config, now) {
+        if let Some(state) = known.due_state(status, (&[], Some(settings), BTreeMap::new()), &self.config, now) {
             session.publish(self.retained(self.topics.state(name), state, JSON));
         }
     }
@@ -465,7 +476,7 @@ impl RetainedCameras {
                     };
                     known.discovery(discovery, camera, ids)
                 });
-                announced.collect()
+                announced.chain(self.discovery_of_bundles(discovery)).collect()
             }
             None => BTreeMap::new(),
         };
@@ -478,6 +489,19 @@ impl RetainedCameras {
             session.publish(self.retained(topic.clone(), entity.to_string().into(), JSON));
         }
         self.announced = wanted;
+    }
+
+    /// Returns the discovery of each model that is a bundle. Of the cameras whose states have it, it names the first, and rather one that
+    /// is on.
+    fn discovery_of_bundles(&self, discovery: &Discovery) -> Vec<(String, Value)> {
+        let mut cameras = BTreeMap::new();
+        let (off, on): (Vec<_>, Vec<_>) = self.known.iter().partition(|(_, known)| known.is_off);
+        for (camera, known) in on.into_iter().chain(off) {
+            for model in &known.bundles {
+                cameras.entry(model).or_insert(camera);
+            }
+        }
+        cameras.into_iter().map(|(model, camera)| discovery.bundle(model, camera)).collect()
     }
 
     /// Clears the retained messages about a camera.
@@ -551,12 +575,12 @@ impl Known {
     fn due_state(
         &mut self,
         status: CameraStatus,
-        (newest, settings): (&[&Message], Option<&SettingsMessage>),
+        (newest, settings, bundles): (&[&Message], Option<&SettingsMessage>, BTreeMap<String, BundleStatus>),
         config: &MqttSinkConfig,
         now: Instant,
     ) -> Option<Bytes> {
         let state = self.tracker.look(status, newest, config.occupancy_hold, now);
-        let state = StateMessage { settings: settings.cloned(), ..state };
+        let state = StateMessage { settings: settings.cloned(), bundles, ..state };
         if !self.tracker.due(&state, config.state_interval, now) {
             return None;
         }
@@ -583,6 +607,7 @@ mod tests {
     use tokio::io::{AsyncReadExt, DuplexStream, duplex};
     use visiond_config::command::{Command, CommandError};
     use visiond_config::types::MqttProtocol;
+    use visiond_live::LiveBundle;
     use visiond_message::Published;
     use visiond_message::testing::{door_message, model};
     use visiond_system::testing::{HANG, at_once};
@@ -1068,6 +1093,76 @@ mod tests {
             assert_eq!(changed(&said), [of("dock", false), of("yard", true)].concat());
             door.set_rules(std::iter::empty());
             assert_eq!(changed(&bench.tick(start + 3 * SECOND).await), of("yard", false));
+        });
+    }
+
+    #[test]
+    fn a_model_that_is_a_bundle_has_one_entity_for_all_cameras_which_goes_with_the_bundle() {
+        run(async {
+            let config = MqttSinkConfig { retain: false, commands: true, ..everything() };
+            let mut bench = Bench::new(&SinkConfig::default(), &config);
+            let configured = Arc::new(Configured::default());
+            bench.cameras.commander = Some(Arc::<Configured>::clone(&configured) as Arc<dyn Commander>);
+            configured.set(&[("door", true), ("yard", true)]);
+            let [door, yard] = ["door", "yard"].map(|name| Arc::new(CameraMetrics::new(name.into())));
+            bench.run("cars", &[&door, &yard]);
+            let status = |version| BundleStatus { name: "street".to_owned(), version, ..BundleStatus::default() };
+            let of = |model: &str, version| LiveBundle {
+                model: model.to_owned(),
+                lane: "cars".to_owned(),
+                status: status(version),
+            };
+            let of_others = LiveBundle { lane: "people".to_owned(), ..of("people", 1) };
+            let live = Arc::clone(&bench.context.live);
+            live.set_bundles(vec![of("cars", 7), of("plates", 2), of_others]);
+            let updates = |said: &[(String, String)]| -> Vec<(String, String)> {
+                let updates = said.iter().filter(|(topic, _)| topic.contains("/update/"));
+                let short = |topic: &str| topic.rsplit('/').nth(1).unwrap().to_owned();
+                let state = |text: &str| match serde_json::from_str::<Value>(text) {
+                    Ok(entity) => entity["state_topic"].as_str().unwrap().to_owned(),
+                    Err(_) => text.to_owned(),
+                };
+                updates.map(|(topic, payload)| (short(topic), state(payload))).collect()
+            };
+            let entity = |model: &str, state: &str| (format!("bundle_{model}"), state.to_owned());
+            let start = Instant::now();
+            let said = bench.tick(start).await;
+            let at_door = bench_topic("door");
+            assert_eq!(updates(&said), [entity("cars", &at_door), entity("plates", &at_door)]);
+            let state_of = |said: &[(String, String)], topic: &str| -> Value {
+                serde_json::from_str(&said.iter().find(|(of, _)| of == topic).unwrap().1).unwrap()
+            };
+            let bundles = &state_of(&said, &at_door)["bundles"];
+            assert_eq!(
+                *bundles,
+                serde_json::json!({
+                    "cars": { "name": "street", "version": 7 }, "plates": { "name": "street", "version": 2 },
+                })
+            );
+            // Another version changes the state alone.
+            live.set_bundles(vec![of("cars", 8), of("plates", 2)]);
+            let said = bench.tick(start + 2 * SECOND).await;
+            assert_eq!((updates(&said), said.len()), (vec![], 2), "two states: {said:?}");
+            assert_eq!(state_of(&said, &at_door)["bundles"]["cars"]["version"], 8);
+            // The door is switched off: the state of the other camera has it from now on.
+            configured.set(&[("door", false), ("yard", true)]);
+            bench.run("cars", &[&yard]);
+            let at_yard = bench_topic("yard");
+            let said = bench.tick(start + 4 * SECOND).await;
+            assert_eq!(updates(&said), [entity("cars", &at_yard), entity("plates", &at_yard)]);
+            // What an earlier run had announced, and a model that is a file from now on.
+            let topic = "homeassistant/update/visiond_gate/bundle_old/config".to_owned();
+            let payload = Bytes::from_static(br#"{"origin":{"name":"visiond"}}"#);
+            bench.cameras.incoming(&Incoming { topic, payload, retained: true });
+            live.set_bundles(vec![of("cars", 8)]);
+            let said = bench.tick(start + 6 * SECOND).await;
+            // The door, which is off, still names the model on detections.
+            assert_eq!(updates(&said), [entity("plates", &at_door), entity("old", "")]);
+            configured.set(&[("yard", true)]);
+            let said = bench.tick(start + 8 * SECOND).await;
+            assert_eq!(updates(&said), [entity("plates", "")]);
+            live.set_bundles(Vec::new());
+            assert_eq!(updates(&bench.tick(start + 10 * SECOND).await), [entity("cars", "")]);
         });
     }
 

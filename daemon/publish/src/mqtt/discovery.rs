@@ -142,6 +142,32 @@ impl Discovery {
         all
     }
 
+    /// Returns the topic and the discovery message of the version of a model that is a bundle, which the state of `camera` has. It belongs
+    /// to the machine, not to a camera, and only informs: visiond cannot install.
+    pub fn bundle(&self, model: &str, camera: &str) -> (String, Value) {
+        // Cameras' ids have a name between these slashes.
+        let (device, id) = (&self.device, format!("visiond/{}//{model}", self.device));
+        let topic = format!("{}/update/visiond_{device}/bundle_{}/config", self.prefix, in_topic(model));
+        let entity = json!({
+            "name": format!("Model {model}"),
+            "unique_id": id,
+            "availability": [{ "topic": self.topics.availability() }],
+            "entity_category": "diagnostic",
+            "icon": "mdi:package-variant-closed",
+            "state_topic": self.topics.state(camera),
+            "value_template": update_of(model),
+            "device": {
+                "identifiers": [format!("visiond/{device}")],
+                "name": device,
+                "manufacturer": "visiond",
+                "model": "models of all cameras",
+                "sw_version": env!("CARGO_PKG_VERSION"),
+            },
+            "origin": { "name": "visiond", "sw_version": env!("CARGO_PKG_VERSION") },
+        });
+        (topic, entity)
+    }
+
     /// Returns the topic filter of this device's discovery messages.
     pub fn everywhere(&self) -> String {
         format!("{}/+/visiond_{}/+/config", self.prefix, self.device)
@@ -265,6 +291,22 @@ fn merge(all: &mut Value, more: Value) {
     if let (Value::Object(all), Value::Object(more)) = (all, more) {
         all.extend(more);
     }
+}
+
+/// Returns the template of what Home Assistant shows about the bundle of a model; nothing, which leaves the entity as it is, if the state
+/// has no bundle.
+fn update_of(model: &str) -> String {
+    let bundle = format!("(value_json.bundles | default({{}})).get({})", Value::from(model));
+    format!(
+        "{{% set bundle = {bundle} %}}{{% if bundle %}}{{% set rollout = bundle.rollout | default({{}}) %}}{{{{ {{\
+         'installed_version': bundle.version | string, \
+         'latest_version': (rollout.newest | default(bundle.version)) | string, \
+         'title': bundle.name, \
+         'release_summary': (rollout.reason | default(''))[:255], \
+         'update_percentage': rollout.percent | default(none), \
+         'in_progress': rollout.step | default('') in ['fetching', 'proving']\
+         }} | to_json }}}}{{% endif %}}"
+    )
 }
 
 /// Returns the sensor of the part of the frame that a class covers; `of` is the model's state in templates.
@@ -392,6 +434,23 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use super::*;
+
+    #[test]
+    fn a_bundle_is_an_update_of_the_machine_that_nobody_can_install() {
+        let config = MqttSinkConfig { home_assistant: true, ..MqttSinkConfig::default() };
+        let topics = Topics::new("visiond", "gate");
+        let discovery = Discovery::new(&SinkConfig::default(), &config, "gate", &topics).unwrap();
+        let (topic, entity) = discovery.bundle("north_cars", "door");
+        assert_eq!(topic, "homeassistant/update/visiond_gate/bundle_north-5fcars/config");
+        assert_eq!(entity["state_topic"], "visiond/gate/cameras/door/state");
+        assert_eq!(entity["unique_id"], "visiond/gate//north_cars");
+        assert_eq!(entity["device"]["identifiers"], json!(["visiond/gate"]));
+        assert_eq!(entity["availability"], json!([{ "topic": "visiond/gate/availability" }]));
+        assert_eq!(entity.get("command_topic"), None);
+        let template = entity["value_template"].as_str().unwrap();
+        let start = "{% set bundle = (value_json.bundles | default({})).get(\"north_cars\") %}{% if bundle %}";
+        assert!(template.starts_with(start) && template.ends_with("} | to_json }}{% endif %}"), "{template}");
+    }
 
     #[test]
     fn a_camera_is_a_device_with_its_entities() {
