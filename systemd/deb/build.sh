@@ -89,7 +89,7 @@ build_deb() { # ARCH BINARY TEXTS VERSION FOLDER: writes FOLDER/visiond_VERSION_
   put() { install -D -m 644 -t "$tree/$1" "${@:2}"; } # FOLDER FILE...
   install -D -m 755 "$binary" "$tree/usr/bin/visiond"
   put etc/visiond systemd/deb/visiond.toml
-  put usr/lib/systemd/system systemd/visiond.service systemd/visiond@.service systemd/visiond.socket
+  put usr/lib/systemd/system systemd/visiond.service systemd/visiond@.service systemd/visiond.socket systemd/visiond-bundles.service
   put usr/lib/sysusers.d systemd/sysusers.d/visiond.conf
   put usr/lib/tmpfiles.d systemd/tmpfiles.d/visiond.conf
   put usr/lib/udev/rules.d systemd/udev/70-visiond.rules

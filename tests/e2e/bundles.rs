@@ -15,12 +15,12 @@ const INPUT: i32 = 5;
 const DIFFERS: i32 = 8;
 
 /// A folder in which bundles are made and installed, with a key pair and the tiny network.
-struct Desk {
+pub struct Desk {
     folder: tempfile::TempDir,
 }
 
 impl Desk {
-    fn new() -> Self {
+    pub fn new() -> Self {
         let desk = Self { folder: tempfile::tempdir().unwrap() };
         for name in ["tiny.onnx", "tiny.toml"] {
             fs::copy(root().join("tests/vm").join(name), desk.path(name)).unwrap();
@@ -29,12 +29,12 @@ impl Desk {
         desk
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
     /// Runs `visiond bundle ARGS` with the folder in the place of DIR.
-    fn bundle(&self, args: &[&str]) -> Output {
+    pub fn bundle(&self, args: &[&str]) -> Output {
         let folder = self.folder.path().to_str().unwrap();
         let args = args.iter().map(|arg| arg.replace("DIR", folder));
         let output = run(["bundle".to_owned()].into_iter().chain(args));
@@ -42,14 +42,14 @@ impl Desk {
         output
     }
 
-    fn succeed(&self, args: &[&str]) -> Output {
+    pub fn succeed(&self, args: &[&str]) -> Output {
         let output = self.bundle(args);
         assert!(output.status.success(), "{args:?}: {}", stderr(&output));
         output
     }
 
     /// Makes and signs a bundle of the network, whose proof is what it detects in two pictures.
-    fn make(&self, version: &str, more: &[&str]) {
+    pub fn make(&self, version: &str, more: &[&str]) {
         let pictures = ["astronaut", "coffee"].map(|name| picture(&format!("{name}.png")));
         if !self.path("expected.json").exists() {
             let detected =
@@ -77,7 +77,7 @@ impl Desk {
         self.make(version, &[]);
     }
 
-    fn install(&self, version: &str, more: &[&str]) -> Output {
+    pub fn install(&self, version: &str, more: &[&str]) -> Output {
         let bundle = format!("DIR/street-{version}.visiond");
         let mut args = vec!["install", &bundle, "--key", "DIR/team.pub", "--store", "DIR/models"];
         args.extend(more);
@@ -85,26 +85,26 @@ impl Desk {
     }
 
     /// The current and the previous version.
-    fn versions(&self) -> [Option<u64>; 2] {
+    pub fn versions(&self) -> [Option<u64>; 2] {
         let list = self.succeed(&["list", "--json", "--store", "DIR/models"]);
         let list: serde_json::Value = serde_json::from_slice(&list.stdout).unwrap();
         ["current", "previous"].map(|key| list[0][key]["version"].as_u64())
     }
 
     /// Replaces a label of the card.
-    fn relabel(&self, from: &str, to: &str) {
+    pub fn relabel(&self, from: &str, to: &str) {
         let card = fs::read_to_string(self.path("tiny.toml")).unwrap();
         fs::write(self.path("tiny.toml"), card.replace(from, to)).unwrap();
     }
 }
 
-fn refused(output: &Output, exit: i32, words: &str) {
+pub fn refused(output: &Output, exit: i32, words: &str) {
     let said = stderr(output);
     assert_eq!(output.status.code(), Some(exit), "{said}");
     assert!(said.contains(words), "{said}");
 }
 
-const CONFIG: &str = r#"
+pub const CONFIG: &str = r#"
 [engine]
 backend = "rten"
 threads = 1

@@ -119,6 +119,19 @@ pub enum BundleError {
         /// The newest version that was installed.
         newest: u64,
     },
+    /// A newer or equal version is published.
+    #[error(
+        "{name} {version} is not newer than version {newest}, which is published there: give the bundle a higher version, or \
+         publish it with --again"
+    )]
+    NotNewerThanPublished {
+        /// The bundle's name.
+        name: String,
+        /// Its version.
+        version: u64,
+        /// The version of the index.
+        newest: u64,
+    },
     /// The version failed here before.
     #[error(
         "{name} {version} was refused here before ({reason}): make a new version, or try it once more with --again"
@@ -152,6 +165,9 @@ pub enum BundleError {
         "another process is changing {0}: wait until it has ended; an installation takes as long as its model's proof"
     )]
     Busy(PathBuf),
+    /// Another process follows the bundle.
+    #[error("another `visiond bundle follow` uses {0}: end it first (`systemctl stop visiond-bundles`)")]
+    Followed(PathBuf),
     /// The files do not fit on the disk.
     #[error("{needed_mib} MiB are needed in {folder}, and {free_mib} MiB are free: delete other files first")]
     NoSpace {

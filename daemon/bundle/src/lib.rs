@@ -12,11 +12,15 @@
 //! No engine is loaded here: whether a model works is for the caller to prove.
 
 mod error;
+mod fetch;
+mod following;
+mod index;
 mod manifest;
 pub mod owner;
 mod read;
 pub mod rollout;
 mod signature;
+mod source;
 pub mod store;
 mod write;
 
@@ -24,9 +28,13 @@ mod write;
 mod tests;
 
 pub use error::BundleError;
+pub use fetch::{FetchError, FetchLimits, fetch};
+pub use following::Following;
+pub use index::{Index, PART_BYTES, Published, check_followed, publish};
 pub use manifest::{BundleFile, BundleModel, Manifest, Proof};
 pub use read::Bundle;
 pub use signature::{Signer, TrustedKeys};
+pub use source::{BundleSource, FolderSource, SourceError, Take};
 pub use write::{Sources, generate_key, sign, write};
 
 /// The manifest's name in the archive.

@@ -11,7 +11,7 @@ const FORMAT: u32 = 1;
 
 /// The most files of a bundle, and the most bytes of them all.
 const MAX_FILES: usize = 10_000;
-const MAX_BYTES: u64 = 64 << 30;
+pub(crate) const MAX_BYTES: u64 = 64 << 30;
 
 /// A path that a ustar header holds in one field.
 const MAX_PATH: usize = 100;

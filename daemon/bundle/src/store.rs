@@ -10,6 +10,7 @@
 //! street/newest                             the newest version that was ever installed
 //! street/refused.toml                       versions that are not tried again, and why
 //! street/rollout.toml                       what is done about newer versions: see [`rollout`](crate::rollout)
+//! street/follow/                            what fetches and watches them: see [`Following`]
 //! ```
 //!
 //! Every step leaves the old version or the new one, whole: files are synced before the folder gets its name, and `current` changes
@@ -26,6 +27,7 @@ use rustix::fs::{FlockOperation, flock, statvfs};
 use visiond_ground::atomic_write::write_atomically;
 
 use super::error::BundleError;
+use super::following::{FOLLOW, Following};
 use super::manifest::{MODEL, MODEL_CARD, Manifest, check_name};
 use super::owner;
 use super::read::{Bundle, create_folder};
@@ -98,6 +100,8 @@ pub struct Versions {
     pub current: Option<Installed>,
     /// What can be gone back to.
     pub previous: Option<Installed>,
+    /// The newest version that was ever current.
+    pub newest: Option<u64>,
     /// Versions that are not tried again, and why.
     pub refused: BTreeMap<u64, String>,
 }
@@ -194,7 +198,7 @@ impl Store {
         let current = installed(&folder, CURRENT);
         // A cut between the two links leaves both at the same version.
         let previous = installed(&folder, PREVIOUS).filter(|it| current.as_ref() != Some(it));
-        Ok(Versions { name: name.to_owned(), current, previous, refused: refused(&folder)? })
+        Ok(Versions { name: name.to_owned(), current, previous, newest: newest(&folder)?, refused: refused(&folder)? })
     }
 
     /// Unpacks a bundle beside the versions that are installed. `again` allows a version that was refused here, or is not newer than the
@@ -252,22 +256,30 @@ impl Store {
             None => Ok(()),
         };
         place.point(CURRENT, now.folder.file_name().unwrap_or_default().as_ref())?;
-        let left = noted.and(remove_link(&place.folder.join(PREVIOUS))).and(place.clean()).err();
+        let left = noted.and(remove_if_there(&place.folder.join(PREVIOUS))).and(place.clean()).err();
         Ok(Switched { now, left })
+    }
+
+    /// Begins to follow a bundle, whose name is valid: to fetch newer versions.
+    ///
+    /// # Errors
+    /// If another process follows it, or the folder cannot be written.
+    pub fn follow(&self, name: &str) -> Result<Following, BundleError> {
+        let folder = self.create_folder_of(name)?;
+        Following::lock(create_if_missing(folder.join(FOLLOW))?)
+    }
+
+    /// Makes the folder of a bundle, and returns it.
+    fn create_folder_of(&self, name: &str) -> Result<PathBuf, BundleError> {
+        let folder = self.folder.join(name);
+        owner::check(&folder)?;
+        create_if_missing(self.folder.clone())?;
+        create_if_missing(folder)
     }
 
     /// Locks the folder of a bundle, and makes it.
     fn lock(&self, name: &str) -> Result<Place, BundleError> {
-        let folder = self.folder.join(name);
-        owner::check(&folder)?;
-        for folder in [&self.folder, &folder] {
-            match create_folder(folder) {
-                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-                    return Err(BundleError::io("create", folder)(error));
-                }
-                _ => {}
-            }
-        }
+        let folder = self.create_folder_of(name)?;
         let path = folder.join(LOCK);
         // Every user who can open it could hold the lock.
         let lock = File::options().write(true).create(true).truncate(false).mode(0o600).open(&path);
@@ -291,7 +303,7 @@ impl Candidate {
         for (name, file) in [(MODEL_CARD, card), (MODEL, Some(model))] {
             let Some(file) = file else { continue };
             let link = self.folder.join(name);
-            remove_link(&link)?;
+            remove_if_there(&link)?;
             symlink(file, &link).map_err(BundleError::io("create", &link))?;
         }
         File::open(&self.folder).and_then(|it| it.sync_all()).map_err(BundleError::io("sync", &self.folder))?;
@@ -343,7 +355,7 @@ impl Place {
     /// Points a link to a version's folder, by one rename.
     fn point(&self, name: &str, version: &Path) -> Result<(), BundleError> {
         let (link, new) = (self.folder.join(name), self.folder.join(format!(".{name}.new")));
-        remove_link(&new)?;
+        remove_if_there(&new)?;
         symlink(version, &new).map_err(BundleError::io("create", &new))?;
         fs::rename(&new, &link).map_err(BundleError::io("replace", &link))?;
         self.sync()
@@ -386,7 +398,7 @@ impl Place {
     fn clean(&self) -> Result<(), BundleError> {
         let mut kept: Vec<PathBuf> =
             [CURRENT, PREVIOUS].iter().filter_map(|name| fs::read_link(self.folder.join(name)).ok()).collect();
-        kept.extend([CURRENT, PREVIOUS, NEWEST, REFUSED, ROLLOUT, LOCK].map(PathBuf::from));
+        kept.extend([CURRENT, PREVIOUS, NEWEST, REFUSED, ROLLOUT, FOLLOW, LOCK].map(PathBuf::from));
         let read = |error| BundleError::io("read", &self.folder)(error);
         for entry in fs::read_dir(&self.folder).map_err(read)? {
             let entry = entry.map_err(read)?;
@@ -439,15 +451,22 @@ fn read_text(path: &Path) -> Result<Option<String>, BundleError> {
     }
 }
 
-fn remove_link(path: &Path) -> Result<(), BundleError> {
+pub(crate) fn remove_if_there(path: &Path) -> Result<(), BundleError> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(BundleError::io("remove", path)(error)),
         _ => Ok(()),
     }
 }
 
+fn create_if_missing(folder: PathBuf) -> Result<PathBuf, BundleError> {
+    match create_folder(&folder) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(BundleError::io("create", &folder)(error)),
+        _ => Ok(folder),
+    }
+}
+
 /// Checks that `bytes` fit beside what is there, with a reserve for everybody else.
-fn check_space(folder: &Path, bytes: u64) -> Result<(), BundleError> {
+pub(crate) fn check_space(folder: &Path, bytes: u64) -> Result<(), BundleError> {
     let found = statvfs(folder).map_err(|error| BundleError::io("ask for the size of", folder)(error.into()))?;
     let free = found.f_bavail.saturating_mul(found.f_frsize);
     let needed = bytes.saturating_add(RESERVE_BYTES);

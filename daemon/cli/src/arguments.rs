@@ -139,10 +139,10 @@ fn exit_table(command: &str) -> String {
         "inspect" => &[Config, Model],
         "capture" => &[Config, Input],
         "check" | "bundle keys" => &[Config],
-        "bundle install" => &[Config, Model, Input, GpuLost, Differs],
+        "bundle install" | "bundle follow" => &[Config, Model, Input, GpuLost, Differs],
         "bundle verify" => &[Config, Model, Input],
         "bundle sign" => &[Config, Input],
-        "bundle" | "bundle make" | "bundle inspect" | "bundle list" | "bundle rollback" => &[Input],
+        "bundle" | "bundle make" | "bundle inspect" | "bundle list" | "bundle rollback" | "bundle publish" => &[Input],
         "probe" | "selftest" => &[Input],
         _ => &[],
     };

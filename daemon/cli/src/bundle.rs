@@ -1,10 +1,12 @@
 //! `visiond bundle`: makes, signs and installs bundles, which bring a model to devices with the proof that it works there.
 
 mod failure;
+mod follow;
 mod inspect;
 mod install;
 mod keys;
 mod make;
+mod publish;
 mod trusted_keys;
 mod versions;
 
@@ -27,7 +29,9 @@ Examples:
   visiond bundle make yolo11n.onnx --name street --version 1
   visiond bundle sign street-1.visiond --key team.key
   sudo visiond bundle install street-1.visiond
-  sudo visiond bundle rollback street";
+  sudo visiond bundle rollback street
+  visiond bundle publish street-2.visiond /srv/bundles
+  sudo visiond bundle follow --source https://models.example street";
 
 #[derive(Debug, Subcommand)]
 enum BundleCommand {
@@ -39,6 +43,8 @@ enum BundleCommand {
     Install(install::Args),
     List(versions::ListArgs),
     Rollback(versions::RollbackArgs),
+    Publish(publish::Args),
+    Follow(follow::Args),
 }
 
 impl Args {
@@ -63,5 +69,7 @@ pub fn run(args: Args) -> Result<Exit, ExitError> {
         BundleCommand::Install(args) => install::run(&args),
         BundleCommand::List(args) => versions::list(&args),
         BundleCommand::Rollback(args) => versions::roll_back(&args),
+        BundleCommand::Publish(args) => publish::run(&args),
+        BundleCommand::Follow(args) => follow::run(&args),
     }
 }

@@ -42,10 +42,7 @@ pub fn run(args: Args) -> Result<Exit, ExitError> {
     if let Some(named) = &args.daemon.config {
         is_its_own(&client, named)?;
     }
-    let reply = client.ask(Method::POST, "/api/v1/reload", None, PATIENCE)?;
-    // Status 409 carries the result of a rejected reload.
-    let reply = if reply.status() == StatusCode::CONFLICT { reply } else { client.success(reply)? };
-    let outcome: ReloadOutcome = client.json(&reply)?;
+    let outcome = request(&client)?;
     if args.json {
         print_json(&outcome)?;
     } else if outcome.applied {
@@ -57,6 +54,14 @@ pub fn run(args: Args) -> Result<Exit, ExitError> {
         return Ok(exit);
     }
     Err(ExitError::new(exit, format!("configuration rejected; the running one stays in force:\n{why}")))
+}
+
+/// Makes the daemon reload, and waits for the result, also of a reload that is rejected.
+pub fn request(client: &Client) -> Result<ReloadOutcome, ExitError> {
+    let reply = client.ask(Method::POST, "/api/v1/reload", None, PATIENCE)?;
+    // Status 409 carries the result of a rejected reload.
+    let reply = if reply.status() == StatusCode::CONFLICT { reply } else { client.success(reply)? };
+    client.json(&reply)
 }
 
 /// Fails if `named` is not the daemon's own configuration, because a reload reads only that file.

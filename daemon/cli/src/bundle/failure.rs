@@ -28,8 +28,12 @@ pub fn refuse(error: BundleError) -> ExitError {
         | BundleError::TooOld { .. }
         | BundleError::Installed { .. }
         | BundleError::NotNewer { .. }
+        | BundleError::NotNewerThanPublished { .. }
         | BundleError::Refused { .. } => Exit::Model,
-        BundleError::NothingBefore { .. } | BundleError::NotInstalled { .. } | BundleError::Busy(_) => Exit::Failure,
+        BundleError::NothingBefore { .. }
+        | BundleError::NotInstalled { .. }
+        | BundleError::Busy(_)
+        | BundleError::Followed(_) => Exit::Failure,
     };
     ExitError::new(exit, error)
 }

@@ -64,7 +64,7 @@ Examples:
 const FRAMES: [&str; 2] = ["200", "20"];
 
 /// Why a model did not pass.
-enum Failed {
+pub enum Failed {
     /// It works, but not as the bundle promises: another attempt would end in the same way. The reason, and what to do.
     Proof(String, &'static str),
     /// Anything else.
@@ -111,7 +111,7 @@ pub fn run(args: &Args) -> Result<Exit, ExitError> {
 }
 
 /// Warns if the bundle is out of date. It is no error, because a board may have no clock.
-fn warn_of_expiry(manifest: &Manifest) {
+pub fn warn_of_expiry(manifest: &Manifest) {
     let day = manifest.expires.and_then(|date| date.date);
     let day = day.and_then(|day| Date::new(day.year as i16, day.month as i8, day.day as i8).ok());
     if let Some(day) = day.filter(|day| Zoned::now().date() >= *day) {
@@ -120,7 +120,7 @@ fn warn_of_expiry(manifest: &Manifest) {
 }
 
 /// Runs the bundle's models until one can be loaded, and compares what it detects with the reference.
-fn prove(candidate: &Candidate, timeout: Duration) -> Result<(), Failed> {
+pub fn prove(candidate: &Candidate, timeout: Duration) -> Result<(), Failed> {
     let proof = candidate.manifest.proof.as_ref();
     let limit_ms = proof.and_then(|proof| proof.max_latency_p99_ms);
     let mut last = None;

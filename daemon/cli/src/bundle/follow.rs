@@ -1,0 +1,610 @@
+//! `visiond bundle follow`: fetches newer versions of bundles by itself, lets them prove themselves, switches the daemon to them,
+//! watches how its cameras fare, and goes back if they fare worse.
+//!
+//! One bundle changes at a time, so that what is observed is due to that one. The process may end at any moment: what the next one
+//! must know is in the store. docs/bundles.md describes the steps.
+
+mod watch;
+mod web_source;
+
+use std::hash::{BuildHasher, RandomState};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant, SystemTime};
+use std::{fs, path, thread};
+
+use serde::{Deserialize, Serialize};
+use visiond_bundle::rollout::{Rollout, Step};
+use visiond_bundle::store::{Candidate, Store};
+use visiond_bundle::{
+    Bundle, BundleError, BundleSource, FetchError, FetchLimits, FolderSource, Following, Index, check_followed, fetch,
+};
+use visiond_config::parse_duration;
+use visiond_config::units::format_duration;
+use visiond_system::exit::{Exit, ExitError};
+use visiond_web::status::report::StatusReport;
+
+use self::watch::{Before, FRAMES, Judge, Limits, Sample};
+use self::web_source::{WebSource, check_url};
+use super::failure::refuse;
+use super::install::{Failed, prove, warn_of_expiry};
+use super::trusted_keys::KeyArgs;
+use super::versions::StoreArgs;
+use crate::client::{Client, DaemonAddress, DaemonArgs};
+use crate::output::{complain, note};
+use crate::reload;
+use crate::value_parsers::{duration, load_timeout, size};
+
+/// Fetch newer versions of bundles, prove, use and watch them, and go back to the version before if cameras fare worse
+///
+/// It runs as root until it is stopped: the service visiond-bundles does.
+#[derive(Debug, clap::Args)]
+#[command(after_help = AFTER_HELP)]
+pub struct Args {
+    /// Names of the bundles
+    #[arg(value_name = "NAME", required = true, value_parser = name)]
+    names: Vec<String>,
+
+    /// Fetch from this URL (https:// or http://) or folder, which `visiond bundle publish` fills
+    #[arg(long, value_name = "SOURCE", value_parser = source)]
+    source: String,
+
+    #[command(flatten)]
+    keys: KeyArgs,
+
+    #[command(flatten)]
+    store: StoreArgs,
+
+    /// Ask the source once, do what follows from that, and exit
+    #[arg(long)]
+    once: bool,
+
+    /// Ask the source this often; each device adds or takes away up to a quarter
+    #[arg(long, value_name = "TIME", default_value = "15min", value_parser = duration)]
+    interval: Duration,
+
+    /// Watch a new version for this long; 0 does not watch it
+    #[arg(long, value_name = "TIME", default_value = "10min", value_parser = watch_time)]
+    watch: Duration,
+
+    /// Fetch at most this much in a second, such as 500KiB [default: no limit]
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    max_rate: Option<u64>,
+
+    /// Give up on a model that takes longer than this to be loaded, or to be proven, from 1s to 1h
+    #[arg(long, value_name = "TIME", default_value = "10min", value_parser = load_timeout)]
+    timeout: Duration,
+
+    /// Read the daemon's address from this configuration [default: /etc/visiond/visiond.toml, otherwise ./visiond.toml]
+    #[arg(long, value_name = "CONFIG")]
+    config: Option<PathBuf>,
+
+    /// Connect to the daemon at ADDRESS: http://HOST:PORT or unix:/PATH [default: from CONFIG, or this user's daemon, or the service]
+    #[arg(long, value_name = "ADDRESS", value_parser = DaemonAddress::parse)]
+    url: Option<DaemonAddress>,
+}
+
+const AFTER_HELP: &str = "\
+A version that was refused, or that the device went back from, is not tried again. docs/bundles.md says what is watched.
+
+With --once, the status is 0 if the newest version is in use, 4 or 8 if it was refused or went back, 5 if the source cannot be read.
+
+Examples:
+  sudo visiond bundle follow --source https://models.example/bundles street
+  sudo visiond bundle follow --source /media/stick --once street door";
+
+/// Pause between two reads of the daemon's status.
+const POLL: Duration = Duration::from_secs(2);
+
+/// The longest time to fetch a bundle before the others have their turn.
+const FETCH_TURN: Duration = Duration::from_secs(3600);
+
+/// How often a model that cannot be loaded is tried.
+const ATTEMPTS: u32 = 3;
+
+/// How long to wait for a command that changes the store.
+const BUSY: Duration = Duration::from_secs(15 * 60);
+
+/// Names of files that survive a restart of this process.
+const WATCH: &str = "watch";
+const ATTEMPT: &str = "attempt";
+
+/// A version that becomes the current one, or that is watched.
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct Watch {
+    version: u64,
+    /// The end, in seconds since 1970; absent until the daemon has been reloaded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ends_unix_s: Option<u64>,
+    /// The daemon and the machine's run that it is watched in.
+    started_at: String,
+    boot_id: String,
+    /// Whether the machine has restarted meanwhile.
+    has_rebooted: bool,
+    limits: Limits,
+}
+
+/// How often a bundle was tried.
+#[derive(Debug, Serialize, Deserialize)]
+struct Attempt {
+    sha256: String,
+    begun: u32,
+}
+
+/// Follows bundles.
+pub fn run(args: &Args) -> Result<Exit, ExitError> {
+    let store = args.store.open();
+    let followed = args.names.iter().map(|name| Ok((name.clone(), store.follow(name).map_err(refuse)?)));
+    let followed: Vec<(String, Following)> = followed.collect::<Result<_, ExitError>>()?;
+    let (source, shown): (Box<dyn BundleSource>, _) = if is_url(&args.source) {
+        (Box::new(WebSource::new(&args.source)?), args.source.clone())
+    } else {
+        let folder = path::absolute(&args.source).unwrap_or_else(|_| args.source.clone().into());
+        (Box::new(FolderSource(folder.clone())), folder.display().to_string())
+    };
+    if args.source.starts_with("http://") {
+        complain(
+            "bundles cross the network in clear text, so others may read them, though not change them: use https:// in --source",
+        );
+    }
+    let mut follower = Follower { args, store, source, shown };
+    loop {
+        let (mut exit, mut is_unfinished) = (Exit::Success, false);
+        for (name, following) in &followed {
+            let outcome = follower.follow(name, following).unwrap_or_else(|error| {
+                complain(&format!("{name}: {}", error.message));
+                Outcome::Ended(error.exit)
+            });
+            match outcome {
+                Outcome::Ended(of_this) if exit == Exit::Success => exit = of_this,
+                Outcome::Ended(_) => {}
+                Outcome::Unfinished => {
+                    is_unfinished = true;
+                    exit = Exit::Input;
+                }
+            }
+        }
+        if args.once {
+            return Ok(exit);
+        }
+        if !is_unfinished {
+            thread::sleep(scattered(args.interval));
+        }
+    }
+}
+
+/// How a turn of a bundle ended.
+enum Outcome {
+    Ended(Exit),
+    /// The rest is fetched in the next turn.
+    Unfinished,
+}
+
+struct Follower<'a> {
+    args: &'a Args,
+    store: Store,
+    source: Box<dyn BundleSource>,
+    /// The source, for people.
+    shown: String,
+}
+
+impl Follower<'_> {
+    /// Does what is to be done about one bundle now.
+    fn follow(&mut self, name: &str, following: &Following) -> Result<Outcome, ExitError> {
+        let state = State { name, following, source: &self.shown.clone() };
+        if let Some(watch) = following.read::<Watch>(WATCH)
+            && let Some(exit) = self.resume(&state, watch)?
+        {
+            return Ok(Outcome::Ended(exit));
+        }
+        let index = match Index::ask(self.source.as_mut(), name) {
+            Ok(index) => index,
+            Err(error) => {
+                state.set(Step::Unreachable, None, None, Some(error.to_string()));
+                return Ok(Outcome::Ended(Exit::Input));
+            }
+        };
+        let versions = self.store.versions(name).map_err(refuse)?;
+        let newest = Some(index.version);
+        let refused = versions.refused.get(&index.version);
+        if refused.is_some() || versions.newest.is_some_and(|newest| index.version <= newest) {
+            following.keep_only(None).map_err(refuse)?;
+            // What ended badly remains to be seen until there is a newer version.
+            let ended_badly = following
+                .rollout()
+                .is_some_and(|it| matches!(it.step, Step::Refused | Step::WentBack) && it.version == newest);
+            if !ended_badly {
+                let current = versions.current.as_ref().map(|it| it.manifest.version);
+                match refused {
+                    Some(reason) => state.set(Step::Refused, newest, newest, Some(reason.clone())),
+                    None => state.set(Step::UpToDate, current, newest, None),
+                }
+            }
+            let is_bad = ended_badly || refused.is_some();
+            return Ok(Outcome::Ended(if is_bad { Exit::Model } else { Exit::Success }));
+        }
+        match self.fetch(&state, &index) {
+            Ok(bundle) => self.install(&state, &index, &bundle).map(Outcome::Ended),
+            Err(outcome) => Ok(outcome),
+        }
+    }
+
+    /// Fetches a bundle, or returns how its turn ended without it.
+    fn fetch(&mut self, state: &State<'_>, index: &Index) -> Result<PathBuf, Outcome> {
+        let limits = FetchLimits { max_rate_bytes_s: self.args.max_rate, deadline: Instant::now() + FETCH_TURN };
+        let version = Some(index.version);
+        let mut shown: Option<Instant> = None;
+        let mut progress = |percent| {
+            if shown.is_none() {
+                state.set(Step::Fetching, version, version, None);
+            }
+            if shown.is_none_or(|at| at.elapsed() >= Duration::from_secs(1)) {
+                state.set_percent(index.version, percent);
+                shown = Some(Instant::now());
+            }
+        };
+        match fetch(self.source.as_mut(), index, state.following, &limits, &mut progress) {
+            Ok(path) => Ok(path),
+            Err(FetchError::Unfinished { .. }) => Err(Outcome::Unfinished),
+            Err(FetchError::Source(error)) => {
+                state.set(Step::Unreachable, version, version, Some(error.to_string()));
+                Err(Outcome::Ended(Exit::Input))
+            }
+            Err(FetchError::Store(error)) => {
+                state.set(Step::Fetching, version, version, Some(error.to_string()));
+                Err(Outcome::Ended(refuse(error).exit))
+            }
+        }
+    }
+
+    /// Lets a fetched bundle prove itself, and switches to it.
+    fn install(&self, state: &State<'_>, index: &Index, bundle: &Path) -> Result<Exit, ExitError> {
+        let version = Some(index.version);
+        let refused = |error: ExitError| {
+            state.set(Step::Refused, version, version, Some(error.message));
+            Ok(error.exit)
+        };
+        let keys = match self.args.keys.read() {
+            Ok(keys) => keys,
+            Err(error) => return refused(error),
+        };
+        let (opened, signer) = match Bundle::open_trusted(bundle, &keys) {
+            Ok(opened) => opened,
+            Err(error) => return refused(refuse(error)),
+        };
+        let manifest = opened.manifest();
+        if manifest.name != state.name || manifest.version != index.version {
+            let (name, version) = (&manifest.name, manifest.version);
+            let message = format!("its file in the source is the bundle {name} {version}: publish the right one");
+            return refused(ExitError::new(Exit::Model, message));
+        }
+        let candidate = match self.store.unpack(bundle, &keys, false) {
+            Ok(candidate) => candidate,
+            // A later attempt may not meet these.
+            Err(error @ (BundleError::Busy(_) | BundleError::NoSpace { .. } | BundleError::Io { .. })) => {
+                state.set(Step::Proving, version, version, Some(error.to_string()));
+                return Ok(refuse(error).exit);
+            }
+            Err(error) => return refused(refuse(error)),
+        };
+        state.set(Step::Proving, version, version, None);
+        note(&format!("{} {}: signed by the key {}", state.name, index.version, signer.id));
+        warn_of_expiry(&candidate.manifest);
+        let before = self.measure(state.name);
+        if let Some((exit, reason)) = self.prove(state, index, &candidate)? {
+            let attempts = state.following.read::<Attempt>(ATTEMPT).map_or(0, |attempt| attempt.begun);
+            if exit == Exit::Differs || attempts >= ATTEMPTS {
+                candidate.refuse(&reason).map_err(refuse)?;
+                state.following.keep_only(None).map_err(refuse)?;
+            }
+            state.set(Step::Refused, version, version, Some(reason));
+            return Ok(exit);
+        }
+        let proof = candidate.manifest.proof.as_ref();
+        let max_latency_p99_us = proof.and_then(|proof| proof.max_latency_p99_ms).map(|ms| (ms * 1e3) as u64);
+        let limits = Limits { max_latency_p99_us, before, ..Limits::default() };
+        let watch = Watch { version: index.version, limits, ..Watch::default() };
+        // Before the switch, so that a process that ends after it is continued.
+        state.following.write(WATCH, Some(&watch)).map_err(refuse)?;
+        let switched = candidate.accept().map_err(refuse)?;
+        if let Some(error) = switched.left {
+            note(&format!("the next installation has to tidy up: {error}"));
+        }
+        state.following.keep_only(None).map_err(refuse)?;
+        self.switch(state, watch)
+    }
+
+    /// Runs the proof, as an installation by hand does. Returns the status and the reason of a model that does not pass.
+    fn prove(
+        &self,
+        state: &State<'_>,
+        index: &Index,
+        candidate: &Candidate,
+    ) -> Result<Option<(Exit, String)>, ExitError> {
+        let before = state.following.read::<Attempt>(ATTEMPT).filter(|attempt| attempt.sha256 == index.sha256);
+        let begun = before.map_or(0, |attempt| attempt.begun);
+        if begun >= ATTEMPTS {
+            return Ok(Some((Exit::Model, format!("{begun} attempts to prove it did not end"))));
+        }
+        // Noted first: an attempt that ends with this machine counts as well.
+        let attempt = Attempt { sha256: index.sha256.clone(), begun: begun + 1 };
+        state.following.write(ATTEMPT, Some(&attempt)).map_err(refuse)?;
+        match prove(candidate, self.args.timeout) {
+            Ok(()) => {
+                state.following.write::<Attempt>(ATTEMPT, None).map_err(refuse)?;
+                Ok(None)
+            }
+            Err(Failed::Proof(reason, _)) => Ok(Some((Exit::Differs, reason))),
+            Err(Failed::Other(error)) => {
+                let reason = format!("{} (attempt {} of {ATTEMPTS})", error.message, attempt.begun);
+                Ok(Some((error.exit, reason)))
+            }
+        }
+    }
+
+    /// Makes the daemon use the current version, and watches it.
+    fn switch(&self, state: &State<'_>, mut watch: Watch) -> Result<Exit, ExitError> {
+        let version = Some(watch.version);
+        let found = self.client().and_then(|client| Ok((self.sample(&client, state.name)?, client)));
+        let client = match found {
+            Ok((sample, client)) if sample.models > 0 => client,
+            other => {
+                let why = other.err().map_or("no model of the daemon uses it".to_owned(), |error| error.message);
+                note(&format!("{} {} is installed, and there is nothing to watch: {why}", state.name, watch.version));
+                return state.end(Step::UpToDate, version, None, Exit::Success);
+            }
+        };
+        match reload::request(&client) {
+            Ok(outcome) if outcome.applied => {}
+            Ok(outcome) => {
+                let why = outcome.error.unwrap_or_default().lines().collect::<Vec<_>>().join("; ");
+                let exit = Exit::from_code(outcome.exit_status).unwrap_or(Exit::Model);
+                return self.go_back(
+                    state,
+                    watch.version,
+                    Step::Refused,
+                    &format!("the reload was rejected: {why}"),
+                    exit,
+                );
+            }
+            Err(error) => {
+                let reason = format!("the reload failed: {}", error.message);
+                return self.go_back(state, watch.version, Step::WentBack, &reason, Exit::Model);
+            }
+        }
+        if self.args.watch.is_zero() {
+            return state.end(Step::UpToDate, version, None, Exit::Success);
+        }
+        let sample = self.sample(&client, state.name).unwrap_or_default();
+        watch.started_at = sample.started_at;
+        watch.boot_id = boot_id();
+        watch.limits.at_switch = sample.totals;
+        watch.ends_unix_s = Some(unix_s() + self.args.watch.as_secs().max(1));
+        state.following.write(WATCH, Some(&watch)).map_err(refuse)?;
+        self.watch(state, watch)
+    }
+
+    /// Watches the current version until its time is over, or goes back.
+    fn watch(&self, state: &State<'_>, mut watch: Watch) -> Result<Exit, ExitError> {
+        let version = Some(watch.version);
+        state.set(Step::Watching, version, version, None);
+        let mut judge = Judge::new(watch.limits.clone(), Instant::now());
+        loop {
+            let left_s = watch.ends_unix_s.unwrap_or(0).saturating_sub(unix_s());
+            // A clock that was set back does not make it longer.
+            let left = Duration::from_secs(left_s).min(self.args.watch);
+            if left.is_zero() {
+                return state.end(Step::UpToDate, version, None, Exit::Success);
+            }
+            thread::sleep(POLL.min(left));
+            let current = self.store.versions(state.name).map_err(refuse)?.current.map(|it| it.manifest.version);
+            if current != version {
+                note(&format!("{} {} is no longer watched: another version was installed", state.name, watch.version));
+                return state.end(Step::UpToDate, current, None, Exit::Success);
+            }
+            let sample = self.client().and_then(|client| self.sample(&client, state.name));
+            let now = Instant::now();
+            let reason = match sample {
+                Err(_) => judge.silence(now),
+                Ok(sample) if watch.started_at.is_empty() || sample.started_at == watch.started_at => {
+                    judge.judge(&sample, now)
+                }
+                // The power may have been cut; but twice is too much.
+                Ok(sample) if !watch.has_rebooted && watch.boot_id != boot_id() => {
+                    watch.has_rebooted = true;
+                    (watch.started_at, watch.boot_id) = (sample.started_at, boot_id());
+                    watch.limits.at_switch = watch::Totals::default();
+                    state.following.write(WATCH, Some(&watch)).map_err(refuse)?;
+                    judge = Judge::new(watch.limits.clone(), now);
+                    None
+                }
+                Ok(_) => Some("the daemon was restarted while the version was watched".to_owned()),
+            };
+            if let Some(reason) = reason {
+                return self.go_back(state, watch.version, Step::WentBack, &reason, Exit::Model);
+            }
+        }
+    }
+
+    /// Goes on with a version that an earlier process has installed or watched. `None` if there is nothing left to do about it.
+    fn resume(&self, state: &State<'_>, watch: Watch) -> Result<Option<Exit>, ExitError> {
+        let versions = self.store.versions(state.name).map_err(refuse)?;
+        if versions.current.is_some_and(|current| current.manifest.version == watch.version) {
+            let exit = if watch.ends_unix_s.is_some() { self.watch(state, watch) } else { self.switch(state, watch) };
+            return exit.map(Some);
+        }
+        if let Some(reason) = versions.refused.get(&watch.version) {
+            // The process ended while it went back: the daemon may still use the version.
+            let reason = self.reload_after(reason);
+            return state.end(Step::WentBack, Some(watch.version), Some(reason), Exit::Model).map(Some);
+        }
+        // It ended before the switch.
+        state.following.write::<Watch>(WATCH, None).map_err(refuse)?;
+        Ok(None)
+    }
+
+    /// Goes back to the version before, for good.
+    fn go_back(
+        &self,
+        state: &State<'_>,
+        version: u64,
+        step: Step,
+        reason: &str,
+        exit: Exit,
+    ) -> Result<Exit, ExitError> {
+        let until = Instant::now() + BUSY;
+        let switched = loop {
+            match self.store.roll_back(state.name, reason) {
+                Err(BundleError::Busy(_)) if Instant::now() < until => thread::sleep(Duration::from_secs(1)),
+                switched => break switched,
+            }
+        };
+        match switched {
+            Ok(_) => {
+                let reason = self.reload_after(reason);
+                state.end(step, Some(version), Some(reason), exit)
+            }
+            Err(BundleError::NothingBefore { .. }) => {
+                let reason = format!("{reason}; there is no version to go back to");
+                state.end(Step::Refused, Some(version), Some(reason), exit)
+            }
+            // The next turn tries it again.
+            Err(error) => Err(refuse(error)),
+        }
+    }
+
+    /// Makes the daemon use the version before, and returns the reason with what went wrong.
+    fn reload_after(&self, reason: &str) -> String {
+        let failed = match self.client().and_then(|client| reload::request(&client)) {
+            Ok(outcome) => outcome.error.filter(|_| !outcome.applied),
+            Err(error) => Some(error.message),
+        };
+        match failed {
+            None => reason.to_owned(),
+            Some(error) => format!("{reason}; the daemon could not be reloaded: {error}"),
+        }
+    }
+
+    /// Measures how cameras fare with the current version; `None` if none uses it.
+    fn measure(&self, name: &str) -> Option<Before> {
+        if self.args.watch.is_zero() {
+            return None;
+        }
+        let sample = || self.client().and_then(|client| self.sample(&client, name)).ok();
+        let begin = sample().filter(|begin| begin.models > 0)?;
+        let until = Instant::now() + self.args.watch;
+        loop {
+            let end = sample()?;
+            if end.totals.since(&begin.totals).frames >= FRAMES || Instant::now() >= until {
+                return Some(Before::measured(&begin, &end));
+            }
+            thread::sleep(POLL.min(self.args.watch));
+        }
+    }
+
+    fn client(&self) -> Result<Client, ExitError> {
+        let daemon = DaemonArgs { config: self.args.config.clone(), url: self.args.url.clone() };
+        Client::find(&daemon, self.args.config.as_deref())
+    }
+
+    /// Reads the daemon's status.
+    fn sample(&self, client: &Client, name: &str) -> Result<Sample, ExitError> {
+        let report: StatusReport = client.get_json("/api/v1/status")?;
+        let ours = fs::canonicalize(self.store.model(name)).ok();
+        Ok(Sample::of(&report, |file| ours.is_some() && fs::canonicalize(file).ok() == ours))
+    }
+}
+
+/// The state of one bundle's rollout, for people and for the daemon's status.
+struct State<'a> {
+    name: &'a str,
+    following: &'a Following,
+    source: &'a str,
+}
+
+impl State<'_> {
+    /// Writes the state, and says it if it is another one.
+    fn set(&self, step: Step, version: Option<u64>, newest: Option<u64>, reason: Option<String>) {
+        let before = self.following.rollout();
+        let is_same = |before: &&Rollout| (before.step, before.version) == (step, version);
+        let since_unix_s = before.as_ref().filter(is_same).map_or_else(unix_s, |before| before.since_unix_s);
+        // A source that is away is not asked for its newest version.
+        let newest = newest.or_else(|| before.as_ref().and_then(|before| before.newest));
+        let rollout =
+            Rollout { source: self.source.to_owned(), step, version, newest, since_unix_s, percent: None, reason };
+        if before.as_ref() == Some(&rollout) {
+            return;
+        }
+        let of_version = version.map(|version| format!(" {version}")).unwrap_or_default();
+        let what = match step {
+            Step::UpToDate => "is the newest version",
+            Step::Unreachable => "cannot be fetched, and is asked for again later",
+            Step::Fetching => "is fetched",
+            Step::Proving => "proves itself",
+            Step::Watching => "is in use, and watched",
+            Step::Refused => "is refused, and the version in use stays",
+            Step::WentBack => "was left for the version before",
+        };
+        match &rollout.reason {
+            Some(reason) => complain(&format!("{}{of_version} {what}: {reason}", self.name)),
+            None => note(&format!("{}{of_version} {what}", self.name)),
+        }
+        self.write(&rollout);
+    }
+
+    /// Notes how much is here.
+    fn set_percent(&self, version: u64, percent: u8) {
+        if let Some(mut rollout) = self.following.rollout().filter(|it| it.version == Some(version)) {
+            rollout.percent = Some(percent);
+            self.write(&rollout);
+        }
+    }
+
+    /// Ends what was done about a version.
+    fn end(&self, step: Step, version: Option<u64>, reason: Option<String>, exit: Exit) -> Result<Exit, ExitError> {
+        self.set(step, version, None, reason);
+        self.following.write::<Watch>(WATCH, None).map_err(refuse)?;
+        Ok(exit)
+    }
+
+    fn write(&self, rollout: &Rollout) {
+        // It only informs: a full disk must not keep a bad version in use.
+        if let Err(error) = self.following.write_rollout(rollout) {
+            complain(&format!("{}: {error}", self.name));
+        }
+    }
+}
+
+fn name(text: &str) -> Result<String, String> {
+    check_followed(text).map(|()| text.to_owned())
+}
+
+fn is_url(source: &str) -> bool {
+    source.contains("://")
+}
+
+fn source(text: &str) -> Result<String, String> {
+    if is_url(text) {
+        check_url(text)?;
+    }
+    Ok(text.to_owned())
+}
+
+fn watch_time(text: &str) -> Result<Duration, String> {
+    let time = parse_duration(text).ok().filter(|time| *time <= Duration::from_secs(7 * 24 * 3600));
+    time.ok_or_else(|| format!("expected 0, or a time up to {}", format_duration(Duration::from_secs(7 * 24 * 3600))))
+}
+
+/// Returns a time around this one, so that a thousand devices do not ask at once.
+fn scattered(interval: Duration) -> Duration {
+    let random = RandomState::new().hash_one(0) as f64 / u64::MAX as f64;
+    interval.mul_f64(0.75 + random / 2.0)
+}
+
+fn unix_s() -> u64 {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs()
+}
+
+/// Returns what distinguishes this run of the machine from others.
+fn boot_id() -> String {
+    fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned()
+}

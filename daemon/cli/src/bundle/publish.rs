@@ -1,0 +1,50 @@
+//! `visiond bundle publish`.
+
+use std::path::PathBuf;
+
+use visiond_bundle::publish;
+use visiond_config::format_size;
+use visiond_system::exit::{Exit, ExitError};
+
+use super::failure::refuse;
+use crate::output::note;
+
+/// Put a signed bundle into a folder from which devices fetch it by themselves
+///
+/// Any web server can serve the folder. It can also be on a USB stick or a network drive.
+#[derive(Debug, clap::Args)]
+#[command(after_help = AFTER_HELP)]
+pub struct Args {
+    /// Bundle, which is signed
+    #[arg(value_name = "BUNDLE")]
+    bundle: PathBuf,
+
+    /// Folder, to which FOLDER/NAME/VERSION.visiond and FOLDER/NAME/index.toml are written
+    #[arg(value_name = "FOLDER")]
+    folder: PathBuf,
+
+    /// Publish it though it is not newer than the version that is published there
+    #[arg(long)]
+    again: bool,
+}
+
+const AFTER_HELP: &str = "\
+Devices never install a version that is not newer than what they had.
+
+Examples:
+  visiond bundle publish street-8.visiond /srv/bundles
+  visiond bundle publish street-8.visiond /media/stick";
+
+/// Publishes a bundle.
+pub fn run(args: &Args) -> Result<Exit, ExitError> {
+    let published = publish(&args.bundle, &args.folder, args.again).map_err(refuse)?;
+    let index = &published.index;
+    let (name, version, size) = (&index.name, index.version, format_size(index.bytes));
+    let path = args.folder.join(index.path());
+    note(&if published.is_same {
+        format!("{name} {version} is already published: {}", path.display())
+    } else {
+        format!("{name} {version} is published: {}, {size}", path.display())
+    });
+    Ok(Exit::Success)
+}
