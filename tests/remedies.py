@@ -25,7 +25,7 @@ from messages import DOCUMENT, FOREIGN, ROOT, messages, spaced
 VERBS = """
     add allow ask build change check chmod choose clear close compare configure connect convert cool copy correct create delete
     download end export finish free generate give install keep leave let link lower make mend mount move name open pass plug
-    point print put quantise raise read rebuild record reinstall remove rename renew repair report restart run save see send set
+    point print publish put quantise raise read rebuild record reinstall remove rename renew repair report restart run save see send set
     shorten sign start stop switch train try update use wait write
 """.split()
 # Other forms that name the expected value.
@@ -45,6 +45,7 @@ PASSED_ON = re.compile(
 
 # Reasons that only occur in a text that begins like this and has the remedy. (File, beginning of the reason, of the text.)
 PUT_INTO = [
+    ("daemon/bundle/src/index.rs", "", "{path} is no index of bundles: {reason}; publish"),
     ("daemon/bundle/src/manifest.rs", "", "the manifest of {path} is invalid: {reason}; make"),
     ("daemon/bundle/src/read.rs", "", "{path} is damaged: {reason}; copy it again"),
     ("daemon/capture/src/rtsp/datagram_ports.rs", "no even port is free", "cannot open UDP ports: {error}"),

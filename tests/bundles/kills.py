@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Kills `visiond bundle install` and `rollback` at every system call that changes the store, and checks what is left.
+"""Kills `visiond bundle install`, `rollback` and `follow` at every system call that changes the store, and checks what is left.
 
     tests/bundles/kills.py PROGRAM
 
-Version 1 is installed. Then version 2 is, or version 1 is gone back to, and the process is killed at the first use of each such
+Version 1 is installed. Then version 2 is, by hand or by `follow`, or version 1 is gone back to, and the process is killed at the first use of each such
 call, at the second, and so on until it ends by itself. After each kill the current model must be version 1 or version 2, every
 byte of it, and the same command must succeed. Needs strace. It does not cut the power: what a disk makes of calls that were not
 synced is not tested.
@@ -70,8 +70,16 @@ def main():
         def rollback(store, _, **options):
             return visiond(program, "rollback", "street", "--store", store, **options)
 
+        assert visiond(program, "publish", desk / "street-2.visiond", desk / "published") == 0
+
+        def follow(store, _, **options):
+            # There is no daemon: after the switch, what is watched is tested elsewhere.
+            named = ("--key", desk / "team.pub", "--store", store, "--url", f"unix:{desk}/no.sock")
+            return visiond(program, "follow", "street", "--once", "--source", desk / "published", *named, **options)
+
         kills = 0
-        for name, before, command in (("install", desk / "store-1", install), ("rollback", both, rollback)):
+        commands = (("install", desk / "store-1", install), ("rollback", both, rollback), ("follow", desk / "store-1", follow))
+        for name, before, command in commands:
             found = {1: 0, 2: 0}
             call, nth = 0, 0
             while call < len(CALLS):
@@ -94,6 +102,8 @@ def main():
                 again, done = command(store, 2), version == (2 if name == "install" else 1)
                 if again != 0 and not done:
                     sys.exit(f"{at}: the same command then ends with {again}")
+                if name == "follow" and (again != 0 or current(store) != versions[2]):
+                    sys.exit(f"{at}: the same command then ends with {again}, and the current version is not 2")
             print(f"{name}: version 1 was current after {found[1]} kills, version 2 after {found[2]}", flush=True)
     print(f"{kills} passed, 0 failed")
 

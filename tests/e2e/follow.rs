@@ -2,7 +2,7 @@
 //! itself if its cameras fare worse; through cuts, lies and full disks.
 
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -127,7 +127,9 @@ fn a_model_that_is_fast_and_wrong_goes_back_by_itself_and_is_never_tried_again()
     assert!(again.status.code() == Some(MODEL) && stderr(&again).is_empty(), "{}", stderr(&again));
     assert_eq!(desk.state().0, "went_back");
     let listed = desk.succeed(&["list", "--store", "DIR/models"]);
-    assert!(String::from_utf8_lossy(&listed.stdout).contains("2 is refused: a frame has 1.00 detections"));
+    let listed = String::from_utf8_lossy(&listed.stdout);
+    assert!(listed.contains("2 is refused: a frame has 1.00 detections"), "{listed}");
+    assert!(listed.contains("published: 2 was left for the version before: a frame has"), "{listed}");
     let log = daemon.terminate().log;
     assert_eq!(log.matches("reloaded").count(), 2, "{log}");
 }
@@ -406,7 +408,11 @@ fn a_web_server_that_lies_is_asked_again_later_and_changes_nothing() {
         (Manner::Changed, "part 1 of street/1.visiond has other contents than its index says"),
         (Manner::Index(index.replace("1.visiond", "../../1.visiond")), "must be the name of a file beside the index"),
         (Manner::Index(index.replace(&bytes, &format!("bytes = {}", size + 9))), "the answer ends 9 bytes early"),
-        (Manner::Index(index.replace(&bytes, "bytes = 99999999999")), "bytes have 11921"),
+        (
+            Manner::Index(index.replace(&bytes, &format!("bytes = {}", size - 9))),
+            "part 1 of street/1.visiond has other contents",
+        ),
+        (Manner::Index(index.replace(&bytes, "bytes = 60000000000")), "60000000000 bytes have 7153"),
         (Manner::Index("<html>".to_owned()), "street/index.toml is no index of bundles"),
         (Manner::Endless, "it has more than 1048576 bytes"),
         (Manner::Redirect, "the server redirects to https://elsewhere/a (HTTP status 302): use that URL"),
@@ -426,13 +432,13 @@ fn a_web_server_that_lies_is_asked_again_later_and_changes_nothing() {
     let gone = format!("http://127.0.0.1:{}", Port::reserve().number);
     refused(&desk.follow_from(&gone, &[]), INPUT, "Connection refused");
     refused(&desk.follow_from(&format!("{}/no", server.url), &[]), INPUT, "is no index of bundles");
-    for (source, words) in [("ftp://a/b", "https://HOST/PATH"), ("https://a:b@c/d", "no user and password")] {
+    for (source, words) in [("ftp://a/b", "https://HOST/PATH"), ("https://a:b@c/d", "remove user and password")] {
         refused(&desk.follow_from(source, &[]), 2, words);
     }
     refused(
         &desk.bundle(&["follow", "..", "--source", "DIR", "--store", "DIR/models"]),
         2,
-        "a bundle's name has 1 to 64",
+        "a bundle's name must have 1 to 64",
     );
 }
 

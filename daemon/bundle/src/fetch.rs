@@ -44,7 +44,7 @@ pub enum FetchError {
     #[error(transparent)]
     Store(#[from] BundleError),
     /// The deadline came before the end.
-    #[error("{have} of {bytes} bytes of {path} are here: the rest is fetched next")]
+    #[error("cannot fetch {path} in one turn: {have} of {bytes} bytes are here; run the command again")]
     Unfinished {
         /// The file in the source.
         path: String,

@@ -16,8 +16,8 @@ use serde::de::DeserializeOwned;
 use visiond_ground::atomic_write::write_atomically_by;
 
 use super::error::BundleError;
+use super::files::remove_if_there;
 use super::rollout::{ROLLOUT, Rollout};
-use super::store::remove_if_there;
 
 /// The folder's name.
 pub(crate) const FOLLOW: &str = "follow";

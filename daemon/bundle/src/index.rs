@@ -229,7 +229,7 @@ fn copy(bundle: &Path, to: &Path, name: &str, version: u64) -> Result<Index, Bun
 /// # Errors
 /// A sentence that says what names have.
 pub fn check_followed(name: &str) -> Result<(), String> {
-    check_name(name).map_err(|_| format!("a bundle's name has 1 to 64 letters, digits, - and _, unlike {name:?}"))
+    check_name(name).map_err(|_| format!("a bundle's name must have 1 to 64 letters, digits, - and _, not {name:?}"))
 }
 
 /// Returns TOML's error without the lines that show the place.

@@ -13,6 +13,7 @@
 
 mod error;
 mod fetch;
+mod files;
 mod following;
 mod index;
 mod manifest;

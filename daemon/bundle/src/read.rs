@@ -5,7 +5,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::OFlags;
@@ -14,6 +14,7 @@ use sha2::{Digest, Sha256};
 use tar::{Archive, EntryType};
 
 use super::error::BundleError;
+use super::files::create_folder;
 use super::manifest::{BundleFile, Manifest};
 use super::signature::{self, Signer, TrustedKeys};
 use super::{MANIFEST, SIGNATURE};
@@ -299,13 +300,6 @@ fn damaged(path: &Path, name: &str, error: &io::Error) -> BundleError {
 /// Returns bytes in hexadecimal digits.
 pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-/// Creates a folder that every user can read.
-pub(crate) fn create_folder(folder: &Path) -> io::Result<()> {
-    fs::DirBuilder::new().mode(0o755).create(folder)?;
-    // The mask of this process may have taken some of it.
-    fs::set_permissions(folder, fs::Permissions::from_mode(0o755))
 }
 
 /// Writes a new file that every user can read, with its folders below `root`, and syncs it.

@@ -67,7 +67,11 @@ impl FolderSource {
         let file = file.map_err(|error| unreadable(&self.0, path, &error))?;
         match file.metadata() {
             Ok(found) if found.is_file() => Ok(file),
-            Ok(_) => Err(unreadable(&self.0, path, &io::Error::other("it is not a file"))),
+            Ok(_) => Err(unreadable(
+                &self.0,
+                path,
+                &io::Error::other("it is not a file: name the folder that `visiond bundle publish` wrote"),
+            )),
             Err(error) => Err(unreadable(&self.0, path, &error)),
         }
     }
@@ -79,7 +83,13 @@ impl BundleSource for FolderSource {
         let read = self.open(path)?.take(most + 1).read_to_end(&mut contents);
         read.map_err(|error| unreadable(&self.0, path, &error))?;
         if contents.len() as u64 > most {
-            return Err(unreadable(&self.0, path, &io::Error::other(format!("it has more than {most} bytes"))));
+            return Err(unreadable(
+                &self.0,
+                path,
+                &io::Error::other(format!(
+                    "it has more than {most} bytes, so it is no index: publish the bundle again"
+                )),
+            ));
         }
         Ok(contents)
     }

@@ -27,10 +27,11 @@ use rustix::fs::{FlockOperation, flock, statvfs};
 use visiond_ground::atomic_write::write_atomically;
 
 use super::error::BundleError;
+use super::files::{create_if_missing, remove_if_there};
 use super::following::{FOLLOW, Following};
 use super::manifest::{MODEL, MODEL_CARD, Manifest, check_name};
 use super::owner;
-use super::read::{Bundle, create_folder};
+use super::read::Bundle;
 use super::rollout::ROLLOUT;
 use super::signature::{Signer, TrustedKeys, signer};
 
@@ -448,20 +449,6 @@ fn read_text(path: &Path) -> Result<Option<String>, BundleError> {
         Ok(text) => Ok(Some(text)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(BundleError::io("read", path)(error)),
-    }
-}
-
-pub(crate) fn remove_if_there(path: &Path) -> Result<(), BundleError> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(BundleError::io("remove", path)(error)),
-        _ => Ok(()),
-    }
-}
-
-fn create_if_missing(folder: PathBuf) -> Result<PathBuf, BundleError> {
-    match create_folder(&folder) {
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(BundleError::io("create", &folder)(error)),
-        _ => Ok(folder),
     }
 }
 

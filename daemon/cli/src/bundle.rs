@@ -7,6 +7,7 @@ mod install;
 mod keys;
 mod make;
 mod publish;
+mod rollout_state;
 mod trusted_keys;
 mod versions;
 

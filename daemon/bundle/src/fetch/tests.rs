@@ -170,7 +170,11 @@ fn a_published_bundle_is_fetched_and_older_ones_are_not_published() {
         let refused = publish(&older, &out, false);
         assert!(matches!(refused, Err(BundleError::NotNewerThanPublished { .. })), "{refused:?}");
         assert_eq!(publish(&older, &out, true).unwrap().index.file, again_as);
-        publish(&seven, &out, true).unwrap();
+        // The file of the version that was published stays, for devices that fetch it.
+        assert_eq!(fs::read(out.join("street/7.visiond")).unwrap(), fs::read(&seven).unwrap());
+        fs::remove_file(out.join("street/index.toml")).unwrap();
+        fs::remove_file(out.join("street/7.visiond")).unwrap();
+        publish(&seven, &out, false).unwrap();
     }
     let newest = signed("8", 8, "a");
     publish(&newest, &out, false).unwrap();

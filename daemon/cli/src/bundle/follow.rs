@@ -9,11 +9,11 @@ mod web_source;
 
 use std::hash::{BuildHasher, RandomState};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 use std::{fs, path, thread};
 
 use serde::{Deserialize, Serialize};
-use visiond_bundle::rollout::{Rollout, Step};
+use visiond_bundle::rollout::Step;
 use visiond_bundle::store::{Candidate, Store};
 use visiond_bundle::{
     Bundle, BundleError, BundleSource, FetchError, FetchLimits, FolderSource, Following, Index, check_followed, fetch,
@@ -27,6 +27,7 @@ use self::watch::{Before, FRAMES, Judge, Limits, Sample};
 use self::web_source::{WebSource, check_url};
 use super::failure::refuse;
 use super::install::{Failed, prove, warn_of_expiry};
+use super::rollout_state::{State, unix_s};
 use super::trusted_keys::KeyArgs;
 use super::versions::StoreArgs;
 use crate::client::{Client, DaemonAddress, DaemonArgs};
@@ -206,7 +207,8 @@ impl Follower<'_> {
         let versions = self.store.versions(name).map_err(refuse)?;
         let newest = Some(index.version);
         let refused = versions.refused.get(&index.version);
-        if refused.is_some() || versions.newest.is_some_and(|newest| index.version <= newest) {
+        let was_current = versions.newest.is_some_and(|newest| index.version <= newest);
+        if refused.is_some() || was_current {
             following.keep_only(None).map_err(refuse)?;
             // What ended badly remains to be seen until there is a newer version.
             let ended_badly = following
@@ -215,7 +217,10 @@ impl Follower<'_> {
             if !ended_badly {
                 let current = versions.current.as_ref().map(|it| it.manifest.version);
                 match refused {
-                    Some(reason) => state.set(Step::Refused, newest, newest, Some(reason.clone())),
+                    Some(reason) => {
+                        let step = if was_current { Step::WentBack } else { Step::Refused };
+                        state.set(step, newest, newest, Some(reason.clone()));
+                    }
                     None => state.set(Step::UpToDate, current, newest, None),
                 }
             }
@@ -345,12 +350,19 @@ impl Follower<'_> {
     fn switch(&self, state: &State<'_>, mut watch: Watch) -> Result<Exit, ExitError> {
         let version = Some(watch.version);
         let found = self.client().and_then(|client| Ok((self.sample(&client, state.name)?, client)));
-        let client = match found {
-            Ok((sample, client)) if sample.models > 0 => client,
-            other => {
-                let why = other.err().map_or("no model of the daemon uses it".to_owned(), |error| error.message);
+        let idle = match found {
+            Ok((sample, client)) if sample.models > 0 => Ok(client),
+            Ok(_) => {
+                let path = self.store.model(state.name);
+                Err(format!("no model of the daemon uses it: set `path` of one to {}", path.display()))
+            }
+            Err(error) => Err(error.message),
+        };
+        let client = match idle {
+            Ok(client) => client,
+            Err(why) => {
                 note(&format!("{} {} is installed, and there is nothing to watch: {why}", state.name, watch.version));
-                return state.end(Step::UpToDate, version, None, Exit::Success);
+                return end(state, Step::UpToDate, version, None, Exit::Success);
             }
         };
         match reload::request(&client) {
@@ -372,7 +384,7 @@ impl Follower<'_> {
             }
         }
         if self.args.watch.is_zero() {
-            return state.end(Step::UpToDate, version, None, Exit::Success);
+            return end(state, Step::UpToDate, version, None, Exit::Success);
         }
         let sample = self.sample(&client, state.name).unwrap_or_default();
         watch.started_at = sample.started_at;
@@ -393,13 +405,13 @@ impl Follower<'_> {
             // A clock that was set back does not make it longer.
             let left = Duration::from_secs(left_s).min(self.args.watch);
             if left.is_zero() {
-                return state.end(Step::UpToDate, version, None, Exit::Success);
+                return end(state, Step::UpToDate, version, None, Exit::Success);
             }
             thread::sleep(POLL.min(left));
             let current = self.store.versions(state.name).map_err(refuse)?.current.map(|it| it.manifest.version);
             if current != version {
                 note(&format!("{} {} is no longer watched: another version was installed", state.name, watch.version));
-                return state.end(Step::UpToDate, current, None, Exit::Success);
+                return end(state, Step::UpToDate, current, None, Exit::Success);
             }
             let sample = self.client().and_then(|client| self.sample(&client, state.name));
             let now = Instant::now();
@@ -435,7 +447,7 @@ impl Follower<'_> {
         if let Some(reason) = versions.refused.get(&watch.version) {
             // The process ended while it went back: the daemon may still use the version.
             let reason = self.reload_after(reason);
-            return state.end(Step::WentBack, Some(watch.version), Some(reason), Exit::Model).map(Some);
+            return end(state, Step::WentBack, Some(watch.version), Some(reason), Exit::Model).map(Some);
         }
         // It ended before the switch.
         state.following.write::<Watch>(WATCH, None).map_err(refuse)?;
@@ -461,11 +473,11 @@ impl Follower<'_> {
         match switched {
             Ok(_) => {
                 let reason = self.reload_after(reason);
-                state.end(step, Some(version), Some(reason), exit)
+                end(state, step, Some(version), Some(reason), exit)
             }
             Err(BundleError::NothingBefore { .. }) => {
                 let reason = format!("{reason}; there is no version to go back to");
-                state.end(Step::Refused, Some(version), Some(reason), exit)
+                end(state, Step::Refused, Some(version), Some(reason), exit)
             }
             // The next turn tries it again.
             Err(error) => Err(refuse(error)),
@@ -514,64 +526,17 @@ impl Follower<'_> {
     }
 }
 
-/// The state of one bundle's rollout, for people and for the daemon's status.
-struct State<'a> {
-    name: &'a str,
-    following: &'a Following,
-    source: &'a str,
-}
-
-impl State<'_> {
-    /// Writes the state, and says it if it is another one.
-    fn set(&self, step: Step, version: Option<u64>, newest: Option<u64>, reason: Option<String>) {
-        let before = self.following.rollout();
-        let is_same = |before: &&Rollout| (before.step, before.version) == (step, version);
-        let since_unix_s = before.as_ref().filter(is_same).map_or_else(unix_s, |before| before.since_unix_s);
-        // A source that is away is not asked for its newest version.
-        let newest = newest.or_else(|| before.as_ref().and_then(|before| before.newest));
-        let rollout =
-            Rollout { source: self.source.to_owned(), step, version, newest, since_unix_s, percent: None, reason };
-        if before.as_ref() == Some(&rollout) {
-            return;
-        }
-        let of_version = version.map(|version| format!(" {version}")).unwrap_or_default();
-        let what = match step {
-            Step::UpToDate => "is the newest version",
-            Step::Unreachable => "cannot be fetched, and is asked for again later",
-            Step::Fetching => "is fetched",
-            Step::Proving => "proves itself",
-            Step::Watching => "is in use, and watched",
-            Step::Refused => "is refused, and the version in use stays",
-            Step::WentBack => "was left for the version before",
-        };
-        match &rollout.reason {
-            Some(reason) => complain(&format!("{}{of_version} {what}: {reason}", self.name)),
-            None => note(&format!("{}{of_version} {what}", self.name)),
-        }
-        self.write(&rollout);
-    }
-
-    /// Notes how much is here.
-    fn set_percent(&self, version: u64, percent: u8) {
-        if let Some(mut rollout) = self.following.rollout().filter(|it| it.version == Some(version)) {
-            rollout.percent = Some(percent);
-            self.write(&rollout);
-        }
-    }
-
-    /// Ends what was done about a version.
-    fn end(&self, step: Step, version: Option<u64>, reason: Option<String>, exit: Exit) -> Result<Exit, ExitError> {
-        self.set(step, version, None, reason);
-        self.following.write::<Watch>(WATCH, None).map_err(refuse)?;
-        Ok(exit)
-    }
-
-    fn write(&self, rollout: &Rollout) {
-        // It only informs: a full disk must not keep a bad version in use.
-        if let Err(error) = self.following.write_rollout(rollout) {
-            complain(&format!("{}: {error}", self.name));
-        }
-    }
+/// Ends what was done about a version.
+fn end(
+    state: &State<'_>,
+    step: Step,
+    version: Option<u64>,
+    reason: Option<String>,
+    exit: Exit,
+) -> Result<Exit, ExitError> {
+    state.set(step, version, None, reason);
+    state.following.write::<Watch>(WATCH, None).map_err(refuse)?;
+    Ok(exit)
 }
 
 fn name(text: &str) -> Result<String, String> {
@@ -598,10 +563,6 @@ fn watch_time(text: &str) -> Result<Duration, String> {
 fn scattered(interval: Duration) -> Duration {
     let random = RandomState::new().hash_one(0) as f64 / u64::MAX as f64;
     interval.mul_f64(0.75 + random / 2.0)
-}
-
-fn unix_s() -> u64 {
-    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs()
 }
 
 /// Returns what distinguishes this run of the machine from others.

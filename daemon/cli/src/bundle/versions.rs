@@ -3,10 +3,12 @@
 use std::path::{self, PathBuf};
 
 use serde::Serialize;
+use visiond_bundle::rollout::Rollout;
 use visiond_bundle::store::{FOLDER, Installed, Store};
 use visiond_system::exit::{Exit, ExitError};
 
 use super::failure::refuse;
+use super::rollout_state::sentence;
 use crate::output::{note, print_report};
 
 /// Where a device keeps its bundles.
@@ -71,6 +73,8 @@ struct Listed {
     current: Option<ListedVersion>,
     previous: Option<ListedVersion>,
     refused: Vec<Refused>,
+    /// What `visiond bundle follow` does about newer versions.
+    rollout: Option<Rollout>,
 }
 
 #[derive(Debug, Serialize)]
@@ -102,6 +106,7 @@ pub fn list(args: &ListArgs) -> Result<Exit, ExitError> {
             current: it.current.map(version),
             previous: it.previous.map(version),
             refused: it.refused.into_iter().map(|(version, reason)| Refused { version, reason }).collect(),
+            rollout: Rollout::read(&args.store.folder.join(&it.name)),
             name: it.name,
         })
         .collect();
@@ -119,6 +124,9 @@ pub fn list(args: &ListArgs) -> Result<Exit, ExitError> {
             out += &format!("  bundle = \"{}\"\n", one.name);
             for refused in &one.refused {
                 out += &format!("  {} is refused: {}\n", refused.version, refused.reason);
+            }
+            if let Some(rollout) = &one.rollout {
+                out += &format!("  follows {}: {}\n", rollout.source, sentence(rollout));
             }
         }
         out

@@ -15,8 +15,11 @@ pub const FRAMES: u64 = 200;
 /// The longest time without an answer of the daemon, or without a frame while a camera streams.
 const SILENCE: Duration = Duration::from_secs(60);
 
-/// Reads of the status in a row that must show a model away, or frames that take too long.
-const READS: u32 = 5;
+/// Reads of the status in a row that must show a model away.
+const AWAY_READS: u32 = 5;
+
+/// Reads in a row that must show frames that take too long. One slow frame is in the percentile for up to ten seconds, or five reads.
+const LATE_READS: u32 = 15;
 
 /// The most that a 99th percentile may grow, and the least that counts as late without a limit in the manifest.
 const LATER: u64 = 2;
@@ -169,7 +172,7 @@ impl Judge {
     pub fn judge(&mut self, sample: &Sample, now: Instant) -> Option<String> {
         self.answered = now;
         self.away = sample.away.as_ref().map_or(0, |_| self.away + 1);
-        if let Some(model) = sample.away.as_ref().filter(|_| self.away >= READS) {
+        if let Some(model) = sample.away.as_ref().filter(|_| self.away >= AWAY_READS) {
             return Some(format!("the model {model} cannot run: see the log of the daemon"));
         }
         if sample.totals.frames != self.frames.0 || !sample.streams {
@@ -200,7 +203,7 @@ impl Judge {
         let [now_ms, before_ms] = [p99_us, before_us].map(|us| us as f64 / 1e3);
         let reason =
             format!("99 of 100 frames of {camera} take up to {now_ms:.1} ms, and took {before_ms:.1} ms before");
-        (self.late >= READS).then_some(reason)
+        (self.late >= LATE_READS).then_some(reason)
     }
 }
 
@@ -254,8 +257,9 @@ mod tests {
     #[test]
     fn detections_are_judged_by_their_factor_and_never_on_few_frames() {
         let limits = || limits(totals(1_000, 2_000));
-        let after =
-            |frames, detections| judged(limits(), &sample(totals(1_000 + frames, 2_000 + detections), 20_000), 9);
+        let after = |frames: u64, detections: u64| {
+            judged(limits(), &sample(totals(1_000 + frames, 2_000 + detections), 20_000), 9)
+        };
         assert_eq!(after(FRAMES - 1, 0), None);
         assert_eq!(after(1_000, 500), None);
         assert_eq!(after(1_000, 12_000), None);
@@ -275,15 +279,15 @@ mod tests {
     fn latency_must_be_late_several_times_in_a_row_by_both_limits() {
         let after = |limits: Limits, p99_us, reads| judged(limits, &sample(totals(2_000, 4_000), p99_us), reads);
         let limits = || limits(totals(1_000, 2_000));
-        assert_eq!(after(limits(), 100_000, 9), None);
-        assert_eq!(after(limits(), 100_001, READS - 1), None);
-        let reason = after(limits(), 100_001, READS).unwrap();
+        assert_eq!(after(limits(), 100_000, 99), None);
+        assert_eq!(after(limits(), 100_001, LATE_READS - 1), None);
+        let reason = after(limits(), 100_001, LATE_READS).unwrap();
         assert!(reason.contains("99 of 100 frames of gate take up to 100.0 ms, and took 20.0 ms before"), "{reason}");
         let strict = || Limits { max_latency_p99_us: Some(30_000), ..limits() };
-        assert_eq!(after(strict(), 40_000, 9), None);
-        assert!(after(strict(), 40_001, 9).is_some());
+        assert_eq!(after(strict(), 40_000, 99), None);
+        assert!(after(strict(), 40_001, 99).is_some());
         let wide = Limits { max_latency_p99_us: Some(200_000), ..limits() };
-        assert_eq!(after(wide, 200_000, 9), None);
+        assert_eq!(after(wide, 200_000, 99), None);
     }
 
     #[test]
@@ -296,8 +300,8 @@ mod tests {
         failed.totals.failed = 55;
         assert_eq!(judged(limits(before), &failed, 9), None);
         let away = Sample { away: Some("tiny".to_owned()), ..sample(totals(1_000, 2_000), 20_000) };
-        assert_eq!(judged(Limits::default(), &away, READS - 1), None);
-        assert!(judged(Limits::default(), &away, READS).unwrap().contains("the model tiny cannot run"));
+        assert_eq!(judged(Limits::default(), &away, AWAY_READS - 1), None);
+        assert!(judged(Limits::default(), &away, AWAY_READS).unwrap().contains("the model tiny cannot run"));
     }
 
     #[test]

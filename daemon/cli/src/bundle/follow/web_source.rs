@@ -143,7 +143,9 @@ impl WebSource {
             let mut contents = Vec::new();
             while let Some(bytes) = next(&mut body).await? {
                 if (contents.len() + bytes.len()) as u64 > most {
-                    return Err(format!("it has more than {most} bytes").into());
+                    return Err(
+                        format!("it has more than {most} bytes, so it is no index: publish the bundle again").into()
+                    );
                 }
                 contents.extend_from_slice(&bytes);
             }
@@ -159,8 +161,12 @@ impl WebSource {
             let mut skipped = match head.status {
                 StatusCode::OK => range.start,
                 StatusCode::PARTIAL_CONTENT if begins_at(&head, range.start) => 0,
-                StatusCode::PARTIAL_CONTENT => return Err("the answer has another range of the file".into()),
-                StatusCode::RANGE_NOT_SATISFIABLE => return Err("the file is shorter than its index says".into()),
+                StatusCode::PARTIAL_CONTENT => {
+                    return Err("the answer has another range of the file: correct the server".into());
+                }
+                StatusCode::RANGE_NOT_SATISFIABLE => {
+                    return Err("the file is shorter than its index says: publish the bundle again".into());
+                }
                 _ => return Err(refusal(&head)),
             };
             let mut left = range.end.saturating_sub(range.start);
@@ -175,7 +181,7 @@ impl WebSource {
                     return Ok(());
                 }
             }
-            Err(format!("the answer ends {left} bytes early").into())
+            Err(format!("the answer ends {left} bytes early: check the server and the network").into())
         })
         .await
     }
@@ -216,10 +222,12 @@ pub fn check_url(url: &str) -> Result<Uri, String> {
     let uri: Uri = url.parse().map_err(|error| format!("{url} is not a URL: {error}"))?;
     let authority = uri.authority().map(Authority::as_str).unwrap_or_default();
     if !matches!(uri.scheme_str(), Some("http" | "https")) || authority.is_empty() || uri.query().is_some() {
-        return Err("a source is https://HOST/PATH, http://HOST/PATH, or a folder".to_owned());
+        return Err("a source must be https://HOST/PATH, http://HOST/PATH, or a folder".to_owned());
     }
     if authority.contains('@') {
-        return Err("a source has no user and password: bundles are signed, so every device may read them".to_owned());
+        return Err(
+            "remove user and password from the URL: a source has no login, because bundles are signed".to_owned()
+        );
     }
     Ok(uri)
 }
@@ -233,7 +241,8 @@ fn connector() -> Result<TlsConnector, ExitError> {
     }
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
-    let builder = builder.map_err(|error| ExitError::new(Exit::Failure, format!("cannot set up TLS: {error}")))?;
+    let builder =
+        builder.map_err(|error| ExitError::new(Exit::Failure, format!("cannot set up TLS: {error}; report it")))?;
     let mut config = builder.with_root_certificates(roots).with_no_client_auth();
     config.time_provider = Arc::new(WallClock);
     Ok(TlsConnector::from(Arc::new(config)))
@@ -302,7 +311,7 @@ mod tests {
             assert!(check_url(url).is_ok(), "{url}");
         }
         for (url, words) in [
-            ("https://a:b@models.example", "no user and password"),
+            ("https://a:b@models.example", "remove user and password"),
             ("https://models.example/?a=b", "https://HOST/PATH"),
             ("ftp://models.example", "https://HOST/PATH"),
             ("https://", "is not a URL"),

@@ -1,0 +1,74 @@
+//! What is done about newer versions of a bundle, in words and in the store.
+
+use std::time::SystemTime;
+
+use visiond_bundle::Following;
+use visiond_bundle::rollout::{Rollout, Step};
+
+use crate::output::{complain, note};
+
+/// The state of one bundle's rollout, for people and for the daemon's status.
+pub struct State<'a> {
+    pub name: &'a str,
+    pub following: &'a Following,
+    pub source: &'a str,
+}
+
+impl State<'_> {
+    /// Writes the state, and says it if it is another one.
+    pub fn set(&self, step: Step, version: Option<u64>, newest: Option<u64>, reason: Option<String>) {
+        let before = self.following.rollout();
+        let is_same = |before: &&Rollout| (before.step, before.version) == (step, version);
+        let since_unix_s = before.as_ref().filter(is_same).map_or_else(unix_s, |before| before.since_unix_s);
+        // A source that is away is not asked for its newest version.
+        let newest = newest.or_else(|| before.as_ref().and_then(|before| before.newest));
+        let rollout =
+            Rollout { source: self.source.to_owned(), step, version, newest, since_unix_s, percent: None, reason };
+        if before.as_ref() == Some(&rollout) {
+            return;
+        }
+        let message = format!("{} {}", self.name, sentence(&rollout));
+        if rollout.reason.is_some() {
+            complain(&message)
+        } else {
+            note(&message)
+        }
+        self.write(&rollout);
+    }
+
+    /// Notes how much is here.
+    pub fn set_percent(&self, version: u64, percent: u8) {
+        if let Some(mut rollout) = self.following.rollout().filter(|it| it.version == Some(version)) {
+            rollout.percent = Some(percent);
+            self.write(&rollout);
+        }
+    }
+
+    fn write(&self, rollout: &Rollout) {
+        // It only informs: a full disk must not keep a bad version in use.
+        if let Err(error) = self.following.write_rollout(rollout) {
+            complain(&format!("{}: {error}", self.name));
+        }
+    }
+}
+
+/// Returns the state as a sentence that begins with the version.
+pub fn sentence(rollout: &Rollout) -> String {
+    let version = rollout.version.map(|version| format!("{version} ")).unwrap_or_default();
+    let what = match rollout.step {
+        Step::UpToDate => "is the newest version",
+        Step::Unreachable => "waits for its source, which is asked again later",
+        Step::Fetching => "is fetched",
+        Step::Proving => "proves itself",
+        Step::Watching => "is in use, and watched",
+        Step::Refused => "is refused, and the version in use stays",
+        Step::WentBack => "was left for the version before",
+    };
+    let reason = rollout.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
+    format!("{version}{what}{reason}")
+}
+
+/// Returns the time in seconds since 1970.
+pub fn unix_s() -> u64 {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs()
+}
