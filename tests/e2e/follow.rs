@@ -135,15 +135,21 @@ fn a_model_that_is_fast_and_wrong_goes_back_by_itself_and_is_never_tried_again()
 }
 
 #[test]
-fn a_reload_that_is_rejected_goes_back_at_once() {
+fn a_reload_that_is_rejected_goes_back_at_once_but_a_wrong_configuration_is_waited_for() {
     let desk = Desk::new();
     let daemon = desk.start();
     desk.make("2", &[]);
     desk.publish("2");
+    let config = CONFIG.replace("STORE", desk.path("models").to_str().unwrap());
     daemon.rewrite("nonsense = 1\n");
     let output = desk.follow(&daemon, &["--watch", "1h"]);
-    assert_eq!(output.status.code(), Some(3), "{}", stderr(&output));
-    assert!(stderr(&output).contains("the reload was rejected: "), "{}", stderr(&output));
+    refused(&output, 3, "street 2 proves itself: a reload would be rejected now, whatever the model is: ");
+    assert_eq!((desk.versions(), desk.state().0.as_str()), ([Some(1), None], "proving"));
+    // It is valid, but its socket cannot be opened, which only the reload finds.
+    daemon.rewrite(&config.replace("unix:{dir}/http.sock", "unix:{dir}/missing/http.sock"));
+    let output = desk.follow(&daemon, &["--watch", "1h"]);
+    assert!(stderr(&output).contains("street 2 is refused, and the version in use stays: the reload was rejected: "));
+    assert!(!output.status.success(), "{}", stderr(&output));
     assert_eq!((desk.versions(), desk.state().0.as_str()), ([Some(1), None], "refused"));
 }
 

@@ -179,7 +179,7 @@ def redact():
 
 
 def bundle():
-    """Archives of one file, of several, and one whose manifest names a folder above; the first byte says that they are not compressed."""
+    """Archives of one file, of several, and one whose manifest names a folder above; the first byte says that they are not compressed. An index."""
     signature = "untrusted comment: signature\n" + base64.b64encode(b"ED" + bytes(72)).decode() + "\ntrusted comment: street 7\n" + base64.b64encode(bytes(64)).decode() + "\n"
 
     def archive(names, *more):
@@ -193,8 +193,10 @@ def bundle():
                 tar.addfile(info, io.BytesIO(content))
         return b"\1" + out.getvalue()
 
+    hashes = f'sha256 = "{"0" * 64}"\nparts = ["{"1" * 64}", "{"2" * 64}"]\n'
+    index = f'format = 1\nname = "street"\nversion = 7\nfile = "7.visiond"\nbytes = 9000000\n{hashes}'
     proof = '[proof]\nreference = "r.json"\npictures = ["p/a.png"]\nmin_iou = 0.9\n'
-    return [archive(["m.onnx"], 'card = "m.onnx"\n'), archive(["m.onnx", "r.json", "p/a.png"], 'expires = 2027-01-01\n', proof), archive(["../m.onnx"])]
+    return [archive(["m.onnx"], 'card = "m.onnx"\n'), archive(["m.onnx", "r.json", "p/a.png"], 'expires = 2027-01-01\n', proof), archive(["../m.onnx"]), b"\0" + index.encode()]
 
 
 def y4m():

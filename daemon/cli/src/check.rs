@@ -174,7 +174,7 @@ fn warn_of_nothing(config: &Config, report: &mut Diagnostics) {
 
 /// Asks the daemon what a reload with the file would change. It gets the text and does the comparison itself, because the
 /// running configuration contains secrets.
-fn preview(client: &Client, path: &Path) -> Result<Preview, ExitError> {
+pub fn preview(client: &Client, path: &Path) -> Result<Preview, ExitError> {
     let text = read(path).map_err(|finding| ExitError::new(Exit::Config, finding))?;
     let path = std::path::absolute(path).map_err(ExitError::system)?;
     let proposal =

@@ -1,4 +1,4 @@
-//! A bundle: an even first byte, the file as it is; an odd one, the archive in it, which is compressed here.
+//! A bundle: an even first byte, the file as it is; an odd one, the archive in it, which is compressed here. And the index of one.
 //!
 //! Nobody whose key is trusted has signed any. What is compared with the manifest is compared all the same.
 
@@ -11,7 +11,7 @@ use std::sync::LazyLock;
 use libfuzzer_sys::fuzz_target;
 use ruzstd::encoding::{CompressionLevel, compress_to_vec};
 use tempfile::TempDir;
-use visiond_bundle::{Bundle, TrustedKeys};
+use visiond_bundle::{Bundle, FolderSource, Index, PART_BYTES, TrustedKeys};
 
 static FOLDER: LazyLock<TempDir> = LazyLock::new(|| {
     let memory = std::path::Path::new("/dev/shm");
@@ -25,6 +25,7 @@ static KEYS: LazyLock<TrustedKeys> =
 
 fuzz_target!(|data: &[u8]| {
     let Some((kind, data)) = data.split_first() else { return };
+    fuzz_index(data);
     let path = FOLDER.path().join("a.visiond");
     let packed = if kind % 2 == 0 { data.to_vec() } else { compress_to_vec(data, CompressionLevel::Fastest) };
     fs::write(&path, packed).unwrap();
@@ -36,3 +37,13 @@ fuzz_target!(|data: &[u8]| {
         assert!(bundle.manifest().total_bytes() <= data.len() as u64);
     }
 });
+
+/// An index that is accepted leads to a file beside it, and has a hash for each of its parts.
+fn fuzz_index(data: &[u8]) {
+    let folder = FOLDER.path().join("street");
+    let _ = fs::create_dir(&folder);
+    fs::write(folder.join("index.toml"), data).unwrap();
+    let Ok(index) = Index::ask(&mut FolderSource(FOLDER.path().to_owned()), "street") else { return };
+    assert!(!index.file.contains('/') && !index.file.starts_with('.') && index.path().starts_with("street/"));
+    assert_eq!(index.parts.len() as u64, index.bytes.div_ceil(PART_BYTES));
+}

@@ -32,8 +32,8 @@ use super::trusted_keys::KeyArgs;
 use super::versions::StoreArgs;
 use crate::client::{Client, DaemonAddress, DaemonArgs};
 use crate::output::{complain, note};
-use crate::reload;
 use crate::value_parsers::{duration, load_timeout, size};
+use crate::{check, reload};
 
 /// Fetch newer versions of bundles, prove, use and watch them, and go back to the version before if cameras fare worse
 ///
@@ -282,6 +282,12 @@ impl Follower<'_> {
             let message = format!("its file in the source is the bundle {name} {version}: publish the right one");
             return refused(ExitError::new(Exit::Model, message));
         }
+        if let Some(fault) = self.fault_of_configuration() {
+            let reason =
+                format!("a reload would be rejected now, whatever the model is: correct the configuration: {fault}");
+            state.set(Step::Proving, version, version, Some(reason));
+            return Ok(Exit::Config);
+        }
         let candidate = match self.store.unpack(bundle, &keys, false) {
             Ok(candidate) => candidate,
             // A later attempt may not meet these.
@@ -368,7 +374,7 @@ impl Follower<'_> {
         match reload::request(&client) {
             Ok(outcome) if outcome.applied => {}
             Ok(outcome) => {
-                let why = outcome.error.unwrap_or_default().lines().collect::<Vec<_>>().join("; ");
+                let why = one_line(&outcome.error.unwrap_or_default());
                 let exit = Exit::from_code(outcome.exit_status).unwrap_or(Exit::Model);
                 return self.go_back(
                     state,
@@ -496,6 +502,13 @@ impl Follower<'_> {
         }
     }
 
+    /// Returns why the daemon would not accept its configuration now, for which no version must be blamed.
+    fn fault_of_configuration(&self) -> Option<String> {
+        let client = self.client().ok()?;
+        let preview = check::preview(&client, &client.config().ok()?).ok()?;
+        preview.error.filter(|_| !preview.valid).map(|error| one_line(&error))
+    }
+
     /// Measures how cameras fare with the current version; `None` if none uses it.
     fn measure(&self, name: &str) -> Option<Before> {
         if self.args.watch.is_zero() {
@@ -537,6 +550,10 @@ fn end(
     state.set(step, version, None, reason);
     state.following.write::<Watch>(WATCH, None).map_err(refuse)?;
     Ok(exit)
+}
+
+fn one_line(errors: &str) -> String {
+    errors.lines().collect::<Vec<_>>().join("; ")
 }
 
 fn name(text: &str) -> Result<String, String> {

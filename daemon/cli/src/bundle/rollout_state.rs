@@ -27,11 +27,11 @@ impl State<'_> {
         if before.as_ref() == Some(&rollout) {
             return;
         }
-        let message = format!("{} {}", self.name, sentence(&rollout));
+        let line = format!("{} {}", self.name, described(&rollout));
         if rollout.reason.is_some() {
-            complain(&message)
+            complain(&line);
         } else {
-            note(&message)
+            note(&line);
         }
         self.write(&rollout);
     }
@@ -53,7 +53,7 @@ impl State<'_> {
 }
 
 /// Returns the state as a sentence that begins with the version.
-pub fn sentence(rollout: &Rollout) -> String {
+pub fn described(rollout: &Rollout) -> String {
     let version = rollout.version.map(|version| format!("{version} ")).unwrap_or_default();
     let what = match rollout.step {
         Step::UpToDate => "is the newest version",

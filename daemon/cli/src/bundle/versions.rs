@@ -8,7 +8,7 @@ use visiond_bundle::store::{FOLDER, Installed, Store};
 use visiond_system::exit::{Exit, ExitError};
 
 use super::failure::refuse;
-use super::rollout_state::sentence;
+use super::rollout_state::described;
 use crate::output::{note, print_report};
 
 /// Where a device keeps its bundles.
@@ -126,7 +126,7 @@ pub fn list(args: &ListArgs) -> Result<Exit, ExitError> {
                 out += &format!("  {} is refused: {}\n", refused.version, refused.reason);
             }
             if let Some(rollout) = &one.rollout {
-                out += &format!("  follows {}: {}\n", rollout.source, sentence(rollout));
+                out += &format!("  follows {}: {}\n", rollout.source, described(rollout));
             }
         }
         out
