@@ -38,6 +38,7 @@ fn a_package_has_the_expected_files_and_root_owns_them() {
         ("./usr/bin/visiond", "-rwxr-xr-x"),
         ("./etc/visiond/visiond.toml", "-rw-r--r--"),
         ("./usr/lib/systemd/system/visiond.service", "-rw-r--r--"),
+        ("./usr/lib/systemd/system/visiond-bundles.service", "-rw-r--r--"),
         ("./usr/lib/systemd/system/visiond@.service", "-rw-r--r--"),
         ("./usr/lib/sysusers.d/visiond.conf", "-rw-r--r--"),
         ("./usr/lib/tmpfiles.d/visiond.conf", "-rw-r--r--"),

@@ -116,11 +116,12 @@ struct Watch {
     /// The end, in seconds since 1970; absent until the daemon has been reloaded.
     #[serde(skip_serializing_if = "Option::is_none")]
     ends_unix_s: Option<u64>,
-    /// The daemon and the machine's run that it is watched in.
+    /// When the daemon started.
     started_at: String,
-    boot_id: String,
-    /// Whether the machine has restarted meanwhile.
-    has_rebooted: bool,
+    /// What changes if the machine restarts, or visiond is updated.
+    run_id: String,
+    /// Whether it has changed meanwhile.
+    is_other_run: bool,
     limits: Limits,
 }
 
@@ -393,8 +394,8 @@ impl Follower<'_> {
             return end(state, Step::UpToDate, version, None, Exit::Success);
         }
         let sample = self.sample(&client, state.name).unwrap_or_default();
+        watch.run_id = run_id(&sample);
         watch.started_at = sample.started_at;
-        watch.boot_id = boot_id();
         watch.limits.at_switch = sample.totals;
         watch.ends_unix_s = Some(unix_s() + self.args.watch.as_secs().max(1));
         state.following.write(WATCH, Some(&watch)).map_err(refuse)?;
@@ -426,10 +427,11 @@ impl Follower<'_> {
                 Ok(sample) if watch.started_at.is_empty() || sample.started_at == watch.started_at => {
                     judge.judge(&sample, now)
                 }
-                // The power may have been cut; but twice is too much.
-                Ok(sample) if !watch.has_rebooted && watch.boot_id != boot_id() => {
-                    watch.has_rebooted = true;
-                    (watch.started_at, watch.boot_id) = (sample.started_at, boot_id());
+                // The power may have been cut, or visiond updated; but twice is too much.
+                Ok(sample) if !watch.is_other_run && watch.run_id != run_id(&sample) => {
+                    watch.is_other_run = true;
+                    watch.run_id = run_id(&sample);
+                    watch.started_at = sample.started_at;
                     watch.limits.at_switch = watch::Totals::default();
                     state.following.write(WATCH, Some(&watch)).map_err(refuse)?;
                     judge = Judge::new(watch.limits.clone(), now);
@@ -582,7 +584,8 @@ fn scattered(interval: Duration) -> Duration {
     interval.mul_f64(0.75 + random / 2.0)
 }
 
-/// Returns what distinguishes this run of the machine from others.
-fn boot_id() -> String {
-    fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned()
+/// Returns what distinguishes this run of the machine, and this version of the daemon, from others.
+fn run_id(sample: &Sample) -> String {
+    let boot_id = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    format!("{} {}", boot_id.trim(), sample.visiond)
 }

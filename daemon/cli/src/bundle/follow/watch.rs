@@ -77,6 +77,8 @@ impl Totals {
 pub struct Sample {
     /// When the daemon started, which tells one from another.
     pub started_at: String,
+    /// The daemon's version.
+    pub visiond: String,
     /// How many models use the bundle.
     pub models: usize,
     /// Of these, one that cannot run at the moment.
@@ -92,7 +94,8 @@ pub struct Sample {
 impl Sample {
     /// Reads the status; `is_ours` is true for the path of a model that uses the bundle.
     pub fn of(report: &StatusReport, is_ours: impl Fn(&str) -> bool) -> Self {
-        let mut sample = Self { started_at: report.started_at.clone(), ..Self::default() };
+        let (started_at, visiond) = (report.started_at.clone(), report.version.clone());
+        let mut sample = Self { started_at, visiond, ..Self::default() };
         let ours: Vec<_> = report.models.iter().filter(|model| is_ours(&model.file)).collect();
         sample.models = ours.len();
         let away = ours.iter().find(|model| matches!(model.activity.as_str(), "backoff" | "ended"));
