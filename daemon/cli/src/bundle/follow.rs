@@ -359,10 +359,7 @@ impl Follower<'_> {
         let found = self.client().and_then(|client| Ok((self.sample(&client, state.name)?, client)));
         let idle = match found {
             Ok((sample, client)) if sample.models > 0 => Ok(client),
-            Ok(_) => {
-                let path = self.store.model(state.name);
-                Err(format!("no model of the daemon uses it: set `path` of one to {}", path.display()))
-            }
+            Ok(_) => Err(format!("no model of the daemon uses it: set `bundle = \"{}\"` of one", state.name)),
             Err(error) => Err(error.message),
         };
         let client = match idle {
@@ -536,8 +533,10 @@ impl Follower<'_> {
     /// Reads the daemon's status.
     fn sample(&self, client: &Client, name: &str) -> Result<Sample, ExitError> {
         let report: StatusReport = client.get_json("/api/v1/status")?;
-        let ours = fs::canonicalize(self.store.model(name)).ok();
-        Ok(Sample::of(&report, |file| ours.is_some() && fs::canonicalize(file).ok() == ours))
+        let folder = fs::canonicalize(self.store.folder(name)).unwrap_or_else(|_| self.store.folder(name));
+        // Any version of it: before a reload the daemon runs another one than the current one.
+        let is_ours = |file: &Path| fs::canonicalize(file).as_deref().unwrap_or(file).starts_with(&folder);
+        Ok(Sample::of(&report, |file| is_ours(Path::new(file))))
     }
 }
 
