@@ -105,19 +105,22 @@ impl Bounds {
         (i64::from(self.right) - i64::from(self.left)) * (i64::from(self.bottom) - i64::from(self.top))
     }
 
+    /// The area that two boxes share.
+    fn shared(&self, other: &Self) -> i64 {
+        let (left, right) = (self.left.max(other.left), self.right.min(other.right));
+        let (top, bottom) = (self.top.max(other.top), self.bottom.min(other.bottom));
+        if left > right || top > bottom { 0 } else { Self { left, top, right, bottom }.area() }
+    }
+
     /// Whether two boxes have an IoU of a half or more.
     pub(crate) fn is_same_place(&self, other: &Self) -> bool {
-        let shared = Self {
-            left: self.left.max(other.left),
-            top: self.top.max(other.top),
-            right: self.right.min(other.right),
-            bottom: self.bottom.min(other.bottom),
-        };
-        if shared.left > shared.right || shared.top > shared.bottom {
-            return false;
-        }
-        let shared = shared.area();
+        let shared = self.shared(other);
         2 * shared >= self.area() + other.area() - shared
+    }
+
+    /// Whether three quarters of this box are in another one, which is at most four times as large.
+    pub(crate) fn is_part_of(&self, other: &Self) -> bool {
+        4 * self.shared(other) >= 3 * self.area() && 4 * self.area() >= other.area()
     }
 }
 

@@ -160,6 +160,9 @@ impl Scene {
         let (now, elapsed) = self.clock.advance(at);
         self.now = now;
         self.tracks.see(objects, now);
+        for &id in ended {
+            self.tracks.end(id);
+        }
         if self.parked {
             self.tracks.find_parked(now);
         }
@@ -169,6 +172,7 @@ impl Scene {
         }
         self.tracks.admit(now);
         self.attention.resize(self.tracks.len(), Attention::default());
+        // Those that are new in this frame.
         for &id in ended {
             self.tracks.end(id);
         }

@@ -8,12 +8,15 @@ use crate::object::Object;
 
 /// Tracks that a scene holds.
 pub const MOST_TRACKS: usize = 2048;
-/// How long an object must be at its place to be parked: each box then has an IoU of 0.5 or more with the first one there.
+/// How long an object must be at its place to be parked: boxes with an IoU of 0.5 or more with the first one there. Other boxes for less than
+/// half a second do not count, nor does a part of a parked object.
 pub const PARKED_AFTER: Duration = Duration::from_secs(10);
 /// How long a parked object may be unseen where a rule has [`Rule::parked`](crate::Rule::parked).
 pub const PARKED_UNSEEN: Duration = Duration::from_secs(60);
 /// How long a parked object is left to its own track before another track may be found in its place.
 const ADOPTED_AFTER: Duration = Duration::from_secs(1);
+/// How long an object must be seen elsewhere before that is its place.
+const MOVED_AFTER: Duration = Duration::from_millis(500);
 
 /// Where a track was, and when.
 #[derive(Debug, Clone, Copy)]
@@ -43,8 +46,11 @@ pub(crate) struct Track {
     pub(crate) renamed: bool,
     /// Whether the tracker has ended it.
     pub(crate) ended: bool,
+    /// The first box at its place, and its time.
     place: Bounds,
     place_since: Duration,
+    /// The first of its last boxes elsewhere.
+    away: Option<Duration>,
 }
 
 impl Track {
@@ -63,14 +69,25 @@ impl Track {
             ended: false,
             place: bounds,
             place_since: now,
+            away: None,
         }
     }
 
+    /// Whether a box is at the place of this object. Something may hide a part of one that is parked.
+    fn is_at_place(&self, bounds: &Bounds) -> bool {
+        bounds.is_same_place(&self.place) || self.parked && bounds.is_part_of(&self.place)
+    }
+
     fn sight(&mut self, object: &Object, bounds: Bounds, now: Duration) {
-        if !bounds.is_same_place(&self.place) {
-            (self.place, self.place_since) = (bounds, now);
+        if self.is_at_place(&bounds) {
+            self.away = None;
+            self.parked |= now.saturating_sub(self.place_since) >= PARKED_AFTER;
+        } else {
+            let unseen = now.saturating_sub(self.seen);
+            if unseen.max(now.saturating_sub(*self.away.get_or_insert(now))) >= MOVED_AFTER {
+                (self.place, self.place_since, self.away, self.parked) = (bounds, now, None, false);
+            }
         }
-        self.parked = now.saturating_sub(self.place_since) >= PARKED_AFTER;
         self.before = Some(Sighting { bounds: self.bounds, seen: self.seen });
         (self.bounds, self.class_id, self.score) = (bounds, object.class_id, object.score);
         (self.seen, self.seen_now) = (now, true);
@@ -134,24 +151,23 @@ impl Tracks {
         }
     }
 
-    /// Gives new tracks to parked objects that were lost at their place.
+    /// Gives new tracks to parked objects that were lost at their place. Until it is clear that one is lost, leaves out a new track there: it
+    /// is either the parked object or hides it.
     pub(crate) fn find_parked(&mut self, now: Duration) {
         let Self { slots, by_id, unknown, .. } = self;
         unknown.retain(|(object, bounds)| {
-            let lost = |track: &Track| {
-                !track.seen_now
-                    && track.parked
-                    && track.class_id == object.class_id
-                    && (track.ended || now.saturating_sub(track.seen) >= ADOPTED_AFTER)
-                    && bounds.is_same_place(&track.bounds)
-                    && bounds.is_same_place(&track.place)
+            let is_lost = |track: &Track| {
+                !track.seen_now && track.parked && track.class_id == object.class_id && track.is_at_place(bounds)
             };
+            let is_over = |track: &Track| track.ended || now.saturating_sub(track.seen) >= ADOPTED_AFTER;
+            let mut waits = false;
             let found = slots.iter_mut().enumerate().find_map(|(slot, track)| {
-                let track = track.as_mut().filter(|track| lost(track))?;
-                Some((slot, track))
+                let track = track.as_mut().filter(|track| is_lost(track))?;
+                waits |= !is_over(track);
+                is_over(track).then_some((slot, track))
             });
             // A second box of the same new track.
-            let Some((slot, track)) = found.filter(|_| !by_id.contains_key(&object.track)) else { return true };
+            let Some((slot, track)) = found.filter(|_| !by_id.contains_key(&object.track)) else { return !waits };
             by_id.remove(&track.id);
             by_id.insert(object.track, slot);
             (track.id, track.renamed, track.ended) = (object.track, true, false);

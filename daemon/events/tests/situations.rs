@@ -579,6 +579,107 @@ fn another_car_before_a_parked_one_is_another_car() {
     assert_eq!((film.told().len(), film.totals("zone").inside), (2, 2));
 }
 
+/// The left two fifths of what `object` is.
+fn part_of(track: u64, place: [f32; 2]) -> Object {
+    let [x1, y1, _, y2] = object(track, place).bounds;
+    Object { bounds: [x1, y1, x1 + 16.0, y2], ..object(track, place) }
+}
+
+#[test]
+fn a_parked_car_of_which_something_hides_a_part_for_a_moment_stays_parked() {
+    let (car, part) = (object(1, [600.0, 300.0]), part_of(1, [600.0, 300.0]));
+    let lost = |before: &[Object], after: &[Object]| {
+        let mut film = Film::new(vec![parked()]);
+        film.show(ms(20_000), &[car]);
+        before.iter().for_each(|object| {
+            film.show(ms(300), &[*object]);
+        });
+        film.show(ms(5000), &[]);
+        after.iter().for_each(|object| {
+            film.show(ms(300), &[*object]);
+        });
+        film.show(ms(5000), &[]).told()
+    };
+    // Before it is hidden, when it is seen again, and both.
+    assert_eq!(lost(&[part], &[car]), ["zone Begin"]);
+    assert_eq!(lost(&[], &[part, car]), ["zone Begin"]);
+    assert_eq!(lost(&[part], &[part, car]), ["zone Begin"]);
+    // As another track.
+    let [other, part_of_other] = [Object { track: 2, ..car }, Object { track: 2, ..part }];
+    assert_eq!(lost(&[part], &[part_of_other, other]), ["zone Begin", "zone Update"]);
+    // A box that is wrong in any way, for less than half a second.
+    let wrong = Object { bounds: [540.0, 220.0, 620.0, 420.0], ..car };
+    assert_eq!(lost(&[wrong, car], &[car]), ["zone Begin"]);
+    assert_eq!(lost(&[wrong], &[car]), ["zone Begin"]);
+    // It parks elsewhere.
+    let elsewhere = object(1, [640.0, 300.0]);
+    assert_eq!(
+        lost(&[elsewhere, elsewhere], &[car]),
+        ["zone Begin", "zone End TrackLost", "zone Begin", "zone End TrackLost"]
+    );
+}
+
+#[test]
+fn something_small_at_the_place_of_a_parked_car_is_not_the_car() {
+    let mut film = Film::new(vec![parked()]);
+    film.show(ms(11_000), &[object(1, [600.0, 300.0])]).show(ms(2000), &[]);
+    let far = Object { bounds: [590.0, 250.0, 600.0, 270.0], ..object(2, [600.0, 300.0]) };
+    film.show(ms(500), &[far]);
+    assert_eq!((film.told(), film.totals("zone").inside), (vec!["zone Begin".to_owned(), "zone Begin".to_owned()], 2));
+}
+
+#[test]
+fn a_parked_car_whose_track_has_another_id_at_once_is_one_car() {
+    let (car, other) = ([object(1, [600.0, 300.0])], [object(2, [602.0, 300.0])]);
+    for hidden in [0, 33, 300, 900] {
+        for ended in [&[1][..], &[]] {
+            let mut film = Film::new(vec![parked()]);
+            film.show(ms(11_000), &car);
+            if hidden > 0 {
+                film.frame(ms(33), &[], ended).show(ms(hidden), &[]);
+            }
+            film.frame(ms(33), &other, ended)
+                .show(ms(2500), &other)
+                .frame(ms(33), &other, &[1])
+                .show(ms(65_000), &other);
+            assert_eq!(film.told(), ["zone Begin", "zone Update"], "{hidden} {ended:?}");
+            assert_eq!((film.totals("zone").inside, film.totals("zone").begun), (1, 1));
+            film.frame(ms(33), &[], &[2]).show(ms(61_000), &[]);
+            assert_eq!(film.told(), ["zone End TrackLost"]);
+        }
+    }
+}
+
+#[test]
+fn a_bag_whose_track_has_another_id_was_not_taken_away() {
+    let rule = Rule { parked: true, ..bags("taken", Kind::TakenAway(belonging())) };
+    let owner = object(9, [1000.0, 300.0]);
+    let mut film = Film::new(vec![rule]);
+    film.show(ms(15_000), &[bag(1, [600.0, 300.0]), owner]).show(ms(500), &[owner]);
+    film.show(ms(75_000), &[bag(5, [600.0, 300.0]), owner]);
+    assert_eq!(film.told(), [""; 0]);
+    // And then it was.
+    film.show(ms(61_000), &[owner]);
+    assert_eq!(film.told(), ["taken Moment"]);
+}
+
+#[test]
+fn a_new_car_that_hides_a_parked_one_and_goes_on_is_another_one() {
+    let mut film = Film::new(vec![parked()]);
+    film.show(ms(11_000), &[object(1, [600.0, 300.0])]).show(ms(300), &[object(2, [602.0, 300.0])]);
+    // The parked one is still hidden.
+    film.show(ms(500), &[object(2, [640.0, 300.0])]).show(ms(500), &[object(2, [700.0, 300.0])]);
+    film.show(ms(500), &[object(1, [600.0, 300.0]), object(2, [700.0, 300.0])]);
+    assert_eq!((film.told().len(), film.totals("zone").inside), (2, 2));
+}
+
+#[test]
+fn an_object_that_is_first_seen_in_the_frame_that_ends_its_track_leaves_at_once() {
+    let mut film = Film::new(vec![Rule { settle: Duration::ZERO, ..parked() }]);
+    film.frame(ms(33), &[object(1, [600.0, 300.0])], &[1]);
+    assert_eq!(film.told(), ["zone Begin", "zone End TrackEnded"]);
+}
+
 // Conditions, switches, reloads
 
 #[test]
