@@ -67,6 +67,14 @@ pub(crate) struct Attention {
     pub(crate) looks: RuleSet,
 }
 
+impl Attention {
+    /// Forgets what a rule knows.
+    pub(crate) fn forget(&mut self, rule: usize) {
+        self.follows.set(rule, false);
+        self.saw.set(rule, false);
+    }
+}
+
 /// Which tracks a rule looks at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Reach {

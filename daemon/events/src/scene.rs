@@ -134,10 +134,7 @@ impl Scene {
         if runner.on && !on {
             let mut sink = Sink { events, ids: &self.ids, at: self.at, has_moves: false };
             runner.finish(EndReason::RuleOff, &self.tracks, self.now, &mut sink);
-            for attention in &mut self.attention {
-                attention.follows.set(index, false);
-                attention.saw.set(index, false);
-            }
+            self.attention.iter_mut().for_each(|attention| attention.forget(index));
         }
         runner.on = on;
         self.take_rules();
@@ -239,10 +236,22 @@ impl Scene {
         true
     }
 
-    /// Returns how long frames may be missing until every event would end with the next one.
-    pub fn longest_gap(&self) -> Duration {
-        let gap = |rule: &Rule| if rule.parked { rule.hold.max(PARKED_UNSEEN) } else { rule.hold };
-        self.rules.iter().map(|runner| gap(&runner.rule)).max().unwrap_or_default()
+    /// Ends the events of each rule for which no frame came for too long, as the next frame would; `away` is the time since the last one.
+    /// Returns whether there was such a rule. `events` is cleared first.
+    pub fn miss_frames(&mut self, away: Duration, events: &mut Vec<Event>) -> bool {
+        events.clear();
+        let mut sink = Sink { events, ids: &self.ids, at: self.at, has_moves: false };
+        let mut missed = false;
+        for (index, runner) in self.rules.iter_mut().enumerate() {
+            let longest = if runner.rule.parked { runner.rule.hold.max(PARKED_UNSEEN) } else { runner.rule.hold };
+            if runner.on && away > longest {
+                missed = true;
+                runner.finish(EndReason::FramesMissing, &self.tracks, self.now, &mut sink);
+                self.attention.iter_mut().for_each(|attention| attention.forget(index));
+                self.counting.set(index, true);
+            }
+        }
+        missed
     }
 
     /// Returns each rule's name and totals.

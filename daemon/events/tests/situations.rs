@@ -256,6 +256,23 @@ fn the_anchor_of_a_box_that_the_frame_cuts_off_stays_in_the_frame() {
 }
 
 #[test]
+fn a_zone_whose_polygon_goes_round_a_hole_and_back_has_a_hole() {
+    // The slit has no width, which is the hardest case.
+    let (corner, inner) = ([200.0, 100.0], [400.0, 250.0]);
+    let outer = [corner, [800.0, 100.0], [800.0, 600.0], [200.0, 600.0], corner];
+    let ring: Vec<_> =
+        outer.into_iter().chain([inner, [400.0, 450.0], [600.0, 450.0], [600.0, 250.0], inner]).collect();
+    for settle in [ms(0), ms(200)] {
+        let mut film = Film::new(vec![Rule { area: ring.clone(), settle, ..zone() }]);
+        film.show(ms(500), &[object(1, [450.0, 350.0])]).show(ms(500), &[object(1, [550.0, 350.0])]);
+        assert_eq!(film.told(), [""; 0]);
+        // Over the way to the hole.
+        film.walk(ms(500), 2, [250.0, 160.0], [350.0, 200.0]).walk(ms(500), 2, [350.0, 200.0], [250.0, 110.0]);
+        assert_eq!(film.told(), ["zone Begin"]);
+    }
+}
+
+#[test]
 fn each_anchor_is_the_middle_of_its_side() {
     let anchors = [Anchor::Bottom, Anchor::Center, Anchor::Top, Anchor::Left, Anchor::Right];
     let places = [[600.0, 500.0], [600.0, 400.0], [600.0, 300.0], [500.0, 400.0], [700.0, 400.0]];
@@ -745,6 +762,39 @@ fn a_reload_keeps_rules_that_are_the_same_and_ends_the_events_of_others() {
     assert!(events.iter().all(|event| event.phase == Phase::End && event.reason == Some(EndReason::Shutdown)));
     film.scene.finish(EndReason::Shutdown, &mut events);
     assert_eq!(events, []);
+}
+
+#[test]
+fn while_frames_are_missing_each_rule_ends_by_its_own_hold() {
+    let rules = || {
+        vec![
+            zone(),
+            Rule { name: "long".into(), hold: ms(60_000), ..zone() },
+            Rule { name: "parked".into(), ..parked() },
+        ]
+    };
+    let mut film = Film::new(rules());
+    let mut missing = Vec::new();
+    let mut miss = |film: &mut Film, seconds: u64| {
+        let missed = film.scene.miss_frames(ms(1000 * seconds), &mut missing);
+        (missed, missing.iter().map(|event| format!("{} {:?}", event.rule, event.reason.unwrap())).collect::<Vec<_>>())
+    };
+    film.show(ms(500), &[object(1, [600.0, 300.0])]).told();
+    assert_eq!(miss(&mut film, 1), (false, Vec::new()));
+    assert_eq!(miss(&mut film, 2), (true, vec!["zone FramesMissing".to_owned()]));
+    assert_eq!(miss(&mut film, 3).1, [""; 0], "it ends once");
+    assert_eq!(["zone", "long", "parked"].map(|name| film.totals(name).inside), [0, 1, 1]);
+    // The camera is back: for `long`, nothing has happened.
+    film.frame(ms(4000), &[object(1, [600.0, 300.0])], &[]).show(ms(500), &[object(1, [600.0, 300.0])]);
+    assert_eq!(film.told(), ["parked End FramesMissing", "zone Begin", "parked Begin"]);
+    assert_eq!(miss(&mut film, 61).1.len(), 3);
+    // A count begins again, and a line remembers nothing.
+    let crowd = in_square("crowd", Kind::Occupancy { at_least: Some(1), at_most: None, lasting: ms(0) });
+    let mut film = Film::new(vec![crowd, line()]);
+    film.show(ms(500), &[object(1, [600.0, 250.0])]).told();
+    assert_eq!(miss(&mut film, 2), (true, vec!["crowd FramesMissing".to_owned()]));
+    film.show(ms(500), &[object(1, [600.0, 350.0])]);
+    assert_eq!(film.told(), ["crowd Begin 1"]);
 }
 
 #[test]

@@ -283,10 +283,13 @@ impl CameraRules {
         self.scene = None;
     }
 
-    /// Ends all events if the camera has sent no frame for so long that the next one would end them; returns whether it did.
+    /// Ends the events of each rule whose events the next frame would end, because the camera has sent none for so long; returns whether there
+    /// was such a rule.
     pub fn miss_frames(&mut self, away: Duration, labels: &[Arc<str>], to: (&Arc<str>, &Outlet)) -> bool {
-        let Some(scene) = self.scene.as_mut().filter(|scene| away > scene.longest_gap()) else { return false };
-        scene.finish(EndReason::FramesMissing, &mut self.events);
+        let Some(scene) = &mut self.scene else { return false };
+        if !scene.miss_frames(away, &mut self.events) {
+            return false;
+        }
         self.objects.clear();
         self.publish(labels, to);
         true

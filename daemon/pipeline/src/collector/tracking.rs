@@ -194,10 +194,10 @@ impl CameraTracks {
         metrics.end_events();
     }
 
-    /// Ends the events of all lines and zones if the camera has been away for so long that its next frame would end them.
+    /// Ends the events of each line and zone if the camera has been away for so long that its next frame would end them.
     pub fn miss_frames(&mut self, away: Duration, metrics: &CameraMetrics, outlet: &Outlet) {
         if self.rules.miss_frames(away, &self.labels, (&metrics.name, outlet)) {
-            metrics.end_events();
+            metrics.count_rules(self.rules.counts());
         }
     }
 

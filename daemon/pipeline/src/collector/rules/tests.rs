@@ -351,9 +351,12 @@ fn events_end_while_the_camera_is_away_for_longer_than_their_rules_wait() {
     assert!(walk.told().is_empty(), "it ends once");
     walk.walk(5, &slow);
     assert_eq!(walk.told(), ["here zone Begin", "parked zone Begin"]);
-    assert!(!miss(&mut walk, 59), "what is parked may be found again for a minute");
+    assert!(miss(&mut walk, 59));
+    assert_eq!(walk.told(), ["here zone End frames_missing"], "what is parked may be found again for a minute");
+    let under_way: Vec<_> = walk.rules.counts().map(|(_, counts)| (counts.inside, counts.under_way)).collect();
+    assert_eq!(under_way, [(0, 0), (1, 1)]);
     assert!(miss(&mut walk, 61));
-    assert_eq!(walk.told(), ["here zone End frames_missing", "parked zone End frames_missing"]);
+    assert_eq!(walk.told(), ["parked zone End frames_missing"]);
 }
 
 #[test]
