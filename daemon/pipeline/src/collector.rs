@@ -8,6 +8,7 @@
 //! is taken only for tracks, and for a message that lost masks. Only the lane that a reload takes a camera
 //! from may hold it meanwhile.
 
+mod frame_spans;
 mod ignored;
 mod joiner;
 mod masks;

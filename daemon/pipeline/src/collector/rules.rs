@@ -16,6 +16,7 @@ use visiond_message::{
 use visiond_telemetry::rules::{RuleCounts, RuleFacts};
 use visiond_tracker::TrackReport;
 
+use super::frame_spans::FrameSpans;
 use super::rounding::{box_of, rounded_pixels, rounded_score, significant};
 use super::schedule::Schedule;
 use crate::lane_result::LaneResult;
@@ -134,6 +135,7 @@ pub struct CameraRules {
     clips: Vec<(u64, Arc<str>, Arc<ClipRecorder>)>,
     /// The last frame's time among the camera's frames.
     time: Duration,
+    spans: FrameSpans,
     /// The times of the last look at the schedules and of the next one, in nanoseconds since 1970.
     looks_ns: [u64; 2],
     /// The day of the totals of each rule that resets them, and the minute with which days begin.
@@ -173,6 +175,11 @@ impl CameraRules {
         }
         self.follow_schedules(frame.timestamp.realtime_ns, &model.labels, (camera, outlet));
         let Some(scene) = &mut self.scene else { return };
+        if self.last.is_some() {
+            let rules = settings.iter().filter(|settings| settings.enabled);
+            let rules = rules.map(|RuleSettings { rule, .. }| (parts(&rule.name).0, rule.hold));
+            self.spans.take(frame.time().saturating_sub(self.time), rules, camera);
+        }
         (self.last, self.time) = (Some((frame.sequence, frame.timestamp)), frame.time());
         self.objects.clear();
         self.objects.extend(detections.iter().zip(reports).filter_map(|(detection, report)| {
