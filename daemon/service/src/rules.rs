@@ -24,7 +24,7 @@ pub fn rules_of(camera: &CameraConfig, time_zone: Option<&TimeZone>) -> Arc<[Rul
 fn rule_of_line(line: &LineConfig, schedule: Option<Schedule>) -> RuleSettings {
     let LineConfig { name, enabled, points, frame_size, sides, settle, hold, only_while, unless, .. } = line;
     let side = |index: usize| sides.get(index).map_or_else(|| "".into(), |side| side.as_str().into());
-    let kind = Kind::Line { points: in_fractions(points, *frame_size), sides: [side(0), side(1)] };
+    let kind = Kind::Line { points: to_edges(points, *frame_size), sides: [side(0), side(1)] };
     let rule = Rule {
         filter: filter(line.min_score, line.min_size, line.max_size),
         anchor: anchor(line.anchor),
@@ -75,7 +75,7 @@ fn rules_of_zone(zone: &ZoneConfig, ground: Option<Plane>, schedule: Option<Sche
         let (classes, owners) = belonging.map_or((&zone.classes, Vec::new()), |one| (&one.classes, one.owners.clone()));
         let name = if part.is_empty() { zone.name.clone() } else { format!("{}{PART}{part}", zone.name) };
         let rule = Rule {
-            area: in_fractions(&zone.polygon, zone.frame_size),
+            area: to_edges(&zone.polygon, zone.frame_size),
             filter: filter(zone.min_score, zone.min_size, zone.max_size),
             anchor: anchor(zone.anchor),
             settle: zone.settle,
@@ -128,6 +128,20 @@ fn in_fractions(points: &[[f64; 2]], frame_size: Option<[u32; 2]>) -> Vec<[f32; 
     points.iter().map(|[x, y]| [(x / width) as f32, (y / height) as f32]).collect()
 }
 
+/// Returns points as fractions of the frame. The last pixel of `frame_size` is the frame's edge, so that a zone that is drawn up to it has
+/// the boxes that the frame cuts off. A line along the last pixel stays there, because nothing crosses the edge.
+fn to_edges(points: &[[f64; 2]], frame_size: Option<[u32; 2]>) -> Vec<[f32; 2]> {
+    let mut fractions = in_fractions(points, frame_size);
+    for (axis, side) in frame_size.unwrap_or_default().map(f64::from).into_iter().enumerate() {
+        let is_last = |point: &[f64; 2]| side > 1.0 && point[axis] >= side - 1.0;
+        if !points.iter().all(is_last) {
+            let last = fractions.iter_mut().zip(points).filter(|(_, point)| is_last(point));
+            last.for_each(|(fraction, _)| fraction[axis] = 1.0);
+        }
+    }
+    fractions
+}
+
 /// The sizes of a filter are of the longer side.
 fn filter(min_score: f64, min_size: Option<u32>, max_size: Option<u32>) -> Filter {
     let longer = |size: Option<u32>, none: f32| size.map_or(none, |size| size as f32);
@@ -151,4 +165,23 @@ fn anchor(anchor: Anchor) -> visiond_events::Anchor {
 
 fn names(names: &[String]) -> Vec<Arc<str>> {
     names.iter().map(|name| name.as_str().into()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_pixel_of_a_zone_and_the_end_of_a_line_is_the_edge_of_the_frame() {
+        let size = Some([1280, 720]);
+        let floor = [[0.0, 600.0], [1279.0, 600.0], [1279.0, 719.0], [0.0, 719.0]];
+        let top = 600.0 / 720.0;
+        assert_eq!(to_edges(&floor, size), [[0.0, top], [1.0, top], [1.0, 1.0], [0.0, 1.0]]);
+        assert_eq!(to_edges(&[[0.0, 600.0], [1279.5, 600.0]], size), [[0.0, top], [1.0, top]]);
+        // A line along the last row, and points that are not in the last pixel.
+        let row = 719.0 / 720.0;
+        assert_eq!(to_edges(&[[0.0, 719.0], [1279.0, 719.0]], size), [[0.0, row], [1.0, row]]);
+        assert_eq!(to_edges(&[[640.0, 360.0], [1278.0, 718.0]], size)[1], [1278.0 / 1280.0, 718.0 / 720.0]);
+        assert_eq!(to_edges(&[[0.0, 0.5], [0.999, 1.0]], None), [[0.0, 0.5], [0.999, 1.0]]);
+    }
 }
