@@ -1513,6 +1513,27 @@ fn lines_and_zones_that_cannot_work_are_reported() {
             "10:8 \"z\" sees nothing: a frame comes every 2 s, and `hold` is 1 s: raise `hold` to three times the interval"
         ]
     );
+    let held = |track: &str, more: &str| {
+        let camera = format!("[[camera]]\nname = \"c\"\nsource.type = \"pattern\"\ntrack = {{ {track} }}\n");
+        warnings(&format!("{MODEL}{camera}{}", zone("z", more)))
+    };
+    assert_eq!(
+        held("", "hold = \"10 s\""),
+        [
+            "10:8 `hold` is 10 s, and the track of an object that is unseen for 2.5 s ends before: raise `unseen` of `[camera.track]`, or \
+             lower `hold`"
+        ]
+    );
+    // A camera of one frame a second, a tracker that waits, a parked car and objects that no longer match.
+    for (track, more) in [
+        ("", "hold = \"3 s\""),
+        ("unseen = \"10 s\"", "hold = \"10 s\""),
+        ("unseen = \"0.5 s\"", ""),
+        ("", "hold = \"10 s\"\nparked = true"),
+        ("", "hold = \"10 s\"\nmin_score = 0.5"),
+    ] {
+        assert_eq!(held(track, more), [""; 0], "{track} {more}");
+    }
     let whole = format!(
         "{MODEL}[[camera]]\nname = \"c\"\nsource.type = \"pattern\"\ntrack = {{}}\n{}",
         zone("z", "frame_size = [640, 480]")

@@ -13,6 +13,9 @@ use crate::types::{
 /// The report of a zone that has no duration, so that nothing depends on it.
 const TAKEN_AWAY: &str = "taken_away";
 
+/// The longest span without a frame that a tracker counts as unseen.
+const LONGEST_SPAN: Duration = Duration::from_secs(1);
+
 /// The most points of a line; a polygon has as many.
 const MAX_POINTS: usize = 64;
 
@@ -83,7 +86,33 @@ impl Checks<'_> {
                 }
             }
         }
+        self.holds_beyond_tracks(camera, interval.max(paced));
         self.conditions(lines, zones);
+    }
+
+    /// Warns of a `hold` for which no track lasts. Frames are `interval` apart, if that is known.
+    fn holds_beyond_tracks(&mut self, camera: &Read<CameraConfig>, interval: Option<Duration>) {
+        let Some(unseen) = camera.track.value.as_ref().and_then(|track| track.unseen.value) else { return };
+        let lines = camera.line.value.as_deref().unwrap_or_default();
+        let zones = camera.zone.value.as_deref().unwrap_or_default();
+        let unparked = zones.iter().filter(|zone| !zone.parked.is(&true));
+        let of_lines = lines.iter().map(|line| (&line.hold, &line.min_score, [&line.min_size, &line.max_size]));
+        let of_zones = unparked.map(|zone| (&zone.hold, &zone.min_score, [&zone.min_size, &zone.max_size]));
+        // To the tracker, each span between frames is at most a second, and a track ends with a frame.
+        let scale = interval.unwrap_or(LONGEST_SPAN).max(LONGEST_SPAN);
+        let longest = scale.mul_f64(unseen.as_secs_f64() / LONGEST_SPAN.as_secs_f64() + 1.0);
+        for (hold, min_score, sizes) in of_lines.chain(of_zones) {
+            // Where objects are unseen because they do not match, their tracks go on.
+            let is_filtered = min_score.place.is_set() || sizes.iter().any(|size| size.place.is_set());
+            if let Some((hold, span)) = hold.set().filter(|(hold, _)| **hold > longest && !is_filtered) {
+                let (hold, unseen) = (hold.as_secs_f64(), unseen.as_secs_f64());
+                let message = format!(
+                    "`hold` is {hold} s, and the track of an object that is unseen for {unseen} s ends before: raise `unseen` of \
+                     `[camera.track]`, or lower `hold`"
+                );
+                self.0.warning(span, message);
+            }
+        }
     }
 
     /// Warns of classes of lines and zones that never have tracks, because a list of the camera or of its tracked model leaves them out.
