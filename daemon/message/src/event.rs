@@ -164,6 +164,17 @@ impl RuleTotals {
         let (begun, ended) = (self.begun.max(other.begun), self.ended.max(other.ended));
         Self { begun, ended, taken: self.taken.max(other.taken), crossed_to, day: other.day.or(self.day) }
     }
+
+    /// Returns the sum of each total, and the day of these if they have one.
+    #[must_use]
+    pub fn plus(&self, other: &Self) -> Self {
+        let mut crossed_to = self.crossed_to.clone();
+        for (side, crossed) in &other.crossed_to {
+            *crossed_to.entry(Arc::clone(side)).or_default() += crossed;
+        }
+        let (begun, ended) = (self.begun + other.begun, self.ended + other.ended);
+        Self { begun, ended, taken: self.taken + other.taken, crossed_to, day: self.day.or(other.day) }
+    }
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it with a reference")]

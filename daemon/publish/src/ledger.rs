@@ -6,8 +6,9 @@
 //! A thread writes: a sync takes milliseconds, and events that come meanwhile share the next one. Without a folder there is no thread, and
 //! sinks get each event at once.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -47,11 +48,15 @@ struct Shared {
     /// The thread waits for work, and [`EventLedger::flush`] for its end.
     changed: Condvar,
     send: Send,
+    /// See [`EventLedger::revision`].
+    revision: AtomicU64,
 }
 
 #[derive(Default)]
 struct State {
     totals: BTreeMap<Key, RuleTotals>,
+    /// What an earlier process counted, where the camera does not count on from it yet.
+    earlier: BTreeMap<Key, RuleTotals>,
     /// The cameras and their lines and zones that have totals; `None` for all.
     rules: Option<BTreeSet<(String, String)>>,
     open: BTreeMap<Box<str>, OpenEvent>,
@@ -65,6 +70,9 @@ struct State {
     /// Messages that wait until the changes are on disk, and since when the first one does.
     waiting: Vec<(u64, Arc<EventMessage>)>,
     since: Option<Instant>,
+    /// Messages that need not wait any longer, in their order, and whether a thread is passing them on.
+    ready: VecDeque<(u64, Arc<EventMessage>)>,
+    is_sending: bool,
     /// Whether messages did not wait any longer, and the disk has not been written since.
     is_late: bool,
     /// Whether there is a thread that writes.
@@ -104,8 +112,14 @@ impl Drop for Confirmation {
 impl EventLedger {
     /// Makes a ledger that remembers totals while the process lives, and passes each event on to `send` at once.
     pub fn new(send: impl Fn(Published) + std::marker::Send + Sync + 'static) -> Self {
-        let shared = Arc::new(Shared { state: Mutex::default(), changed: Condvar::new(), send: Box::new(send) });
+        let (state, revision) = (Mutex::default(), AtomicU64::new(0));
+        let shared = Arc::new(Shared { state, changed: Condvar::new(), send: Box::new(send), revision });
         Self { shared, thread: Mutex::default() }
+    }
+
+    /// Whether an earlier process left something in `folder`.
+    pub fn is_in(folder: &Path) -> bool {
+        file::has_files(folder)
     }
 
     /// Goes on with what an earlier process left in `folder`, unless a folder is open already: sends what was not confirmed, and ends the
@@ -127,12 +141,10 @@ impl EventLedger {
         match spawned.spawn(move || writer.run(&shared)) {
             Ok(started) => *thread = Some(started),
             Err(error) => {
-                let waiting = {
-                    let mut state = self.shared.state.lock();
-                    state.writes = false;
-                    std::mem::take(&mut state.waiting)
-                };
-                waiting.into_iter().for_each(|(number, event)| self.shared.send(number, event));
+                let mut state = self.shared.state.lock();
+                state.writes = false;
+                let all = state.waiting.len();
+                self.shared.send_waiting(state, all);
                 log::error!(
                     "cannot start the thread that writes events of lines and zones: {error}; a restart forgets totals and events \
                      under way: raise the limit of tasks (`TasksMax=`, `ulimit -u`)"
@@ -142,9 +154,10 @@ impl EventLedger {
     }
 
     /// Takes in an event with the totals of its rule, and passes it on to the sinks once it is on disk. Never waits for the disk.
-    pub fn publish(&self, event: EventMessage, totals: Option<RuleTotals>) {
-        let event = Arc::new(event);
+    pub fn publish(&self, mut event: EventMessage, mut totals: Option<RuleTotals>) {
         let mut state = self.shared.state.lock();
+        state.count_on(&mut event, &mut totals);
+        let event = Arc::new(event);
         let message = state.take(&event, totals);
         if !state.writes {
             drop(state);
@@ -159,16 +172,25 @@ impl EventLedger {
         }
     }
 
-    /// Returns the totals of a rule; 0 if it is new.
+    /// Returns the totals of a rule, from which the camera counts on; 0 if it is new.
     pub fn totals(&self, camera: &str, rule: &str, kind: &str) -> RuleTotals {
-        let state = self.shared.state.lock();
-        state.totals.get(&(camera.into(), rule.into(), kind.into())).cloned().unwrap_or_default()
+        let mut state = self.shared.state.lock();
+        let key = (camera.into(), rule.into(), kind.into());
+        state.earlier.remove(&key);
+        state.totals.get(&key).cloned().unwrap_or_default()
+    }
+
+    /// Returns a number that changes when totals of an earlier process have been added: cameras then ask for [`Self::totals`] again.
+    pub fn revision(&self) -> u64 {
+        self.shared.revision.load(Ordering::Relaxed)
     }
 
     /// Sets the totals of a rule, such as to 0.
     pub fn set_totals(&self, camera: &str, rule: &str, kind: &str, totals: RuleTotals) {
         let mut state = self.shared.state.lock();
-        state.set((camera.into(), rule.into(), kind.into()), totals);
+        let key = (camera.into(), rule.into(), kind.into());
+        state.earlier.remove(&key);
+        state.set(key, totals);
         self.shared.changed.notify_all();
     }
 
@@ -180,6 +202,7 @@ impl EventLedger {
         state.wants_sync |= state.writes && !keys.is_empty();
         for key in keys {
             let day = state.totals.get(&key).and_then(|totals| totals.day);
+            state.earlier.remove(&key);
             state.set(key, RuleTotals { day, ..RuleTotals::default() });
         }
         self.shared.changed.notify_all();
@@ -193,6 +216,7 @@ impl EventLedger {
         state.rules = Some(rules);
         for key in gone {
             state.totals.remove(&key);
+            state.earlier.remove(&key);
             let (camera, rule, kind) = key;
             state.change(&Entry::Forgotten { camera, rule, kind });
         }
@@ -202,7 +226,7 @@ impl EventLedger {
     /// Waits until all events are on disk and passed on to the sinks, and totals that were reset are on disk. At `deadline` the rest is passed on without that.
     pub fn flush(&self, deadline: Instant) {
         let mut state = self.shared.state.lock();
-        while state.busy || state.wants_sync || !state.waiting.is_empty() {
+        while state.busy || state.is_sending || state.wants_sync || !state.waiting.is_empty() {
             if self.shared.changed.wait_until(&mut state, deadline).timed_out() {
                 return self.shared.pass_on(state);
             }
@@ -222,17 +246,33 @@ impl EventLedger {
 impl Shared {
     /// Passes all messages on to the sinks, although they may not be on disk.
     fn pass_on(self: &Arc<Self>, mut state: MutexGuard<'_, State>) {
-        let waiting = std::mem::take(&mut state.waiting);
         state.since = None;
-        if !state.is_late && !state.closed && !waiting.is_empty() {
+        let all = state.waiting.len();
+        if !state.is_late && !state.closed && all > 0 {
             state.is_late = true;
             log::warn!(
                 "the disk takes longer than {} s to write an event: sinks get events before they are on disk: check the disk with dmesg",
                 PATIENCE.as_secs()
             );
         }
+        self.send_waiting(state, all);
+    }
+
+    /// Passes the first `count` messages that wait on to the sinks. If another thread is passing messages on, these follow there, so that all
+    /// keep their order.
+    fn send_waiting(self: &Arc<Self>, mut state: MutexGuard<'_, State>, count: usize) {
+        let State { waiting, ready, .. } = &mut *state;
+        ready.extend(waiting.drain(..count));
+        if std::mem::replace(&mut state.is_sending, true) {
+            return;
+        }
+        while let Some((number, event)) = state.ready.pop_front() {
+            // A sink may confirm it at once.
+            MutexGuard::unlocked(&mut state, || self.send(number, event));
+        }
+        state.is_sending = false;
         drop(state);
-        waiting.into_iter().for_each(|(number, event)| self.send(number, event));
+        self.changed.notify_all();
     }
 
     /// Passes a message on to the sinks.
@@ -243,6 +283,20 @@ impl Shared {
 }
 
 impl State {
+    /// Adds what an earlier process counted to the totals of a camera that does not count on from there yet.
+    fn count_on(&self, event: &mut EventMessage, totals: &mut Option<RuleTotals>) {
+        let Some(totals) = totals else { return };
+        let key = (Arc::clone(&event.camera), Arc::clone(&event.rule), event.kind.clone());
+        let Some(earlier) = self.earlier.get(&key) else { return };
+        *totals = totals.plus(earlier);
+        if let Some(shown) = &mut event.totals {
+            shown.begun = match &event.to {
+                Some(side) => totals.crossed_to.get(side).copied().unwrap_or_default(),
+                None => totals.begun.max(totals.taken),
+            };
+        }
+    }
+
     /// Takes in a message; returns its number.
     fn take(&mut self, event: &Arc<EventMessage>, totals: Option<RuleTotals>) -> u64 {
         let EventMessage { camera, rule, kind, .. } = &**event;
@@ -383,11 +437,25 @@ impl Writer {
         };
         self.file = Some(file);
         let mut state = shared.state.lock();
-        // If the file could not be opened at the start, messages have the totals of this process alone.
+        // If the file could not be opened at the start, messages have had the totals of this process alone.
         let known = std::mem::take(&mut state.totals);
         let mut earlier = Earlier::default();
         entries.into_iter().for_each(|entry| state.restore(entry, &mut earlier));
-        state.totals.extend(known);
+        if let Some(rules) = state.rules.clone() {
+            state.totals.retain(|(camera, rule, _), _| rules.contains(&(camera.to_string(), rule.to_string())));
+        }
+        state.earlier = state.totals.clone();
+        for (key, known) in known {
+            let is_same_day =
+                |before: &&RuleTotals| before.day.is_none() || known.day.is_none() || before.day == known.day;
+            let before = state.earlier.get(&key).filter(is_same_day);
+            let totals = before.map_or_else(|| known.clone(), |before| known.plus(before));
+            if before.is_none() {
+                state.earlier.remove(&key);
+            }
+            state.totals.insert(key, totals);
+        }
+        shared.revision.fetch_add(1, Ordering::Relaxed);
         for event in earlier.unconfirmed.into_values() {
             let topic = event_topic(&event.camera);
             let event = Arc::new(EventMessage { topic, ..Arc::unwrap_or_clone(event) });
@@ -399,6 +467,9 @@ impl Writer {
             let key = (event.camera.clone(), event.rule.clone(), event.kind.clone());
             let mut totals = state.totals.get(&key).cloned().unwrap_or_default();
             let event = Arc::new(event.end(&self.now, &mut totals));
+            if let Some(earlier) = state.earlier.get_mut(&key) {
+                earlier.ended += 1;
+            }
             let number = state.take(&event, Some(totals));
             state.waiting.push((number, event));
         }
@@ -435,13 +506,9 @@ impl Writer {
             self.write(state, shared, sync);
             let mut state = shared.state.lock();
             let written = state.waiting.iter().take_while(|(number, _)| *number <= last).count();
-            let written: Vec<_> = state.waiting.drain(..written).collect();
-            state.since = (!state.waiting.is_empty()).then(Instant::now);
+            state.since = (written < state.waiting.len()).then(Instant::now);
             state.is_late = false;
-            drop(state);
-            for (number, event) in written {
-                shared.send(number, event);
-            }
+            shared.send_waiting(state, written);
             shared.state.lock().busy = false;
             shared.changed.notify_all();
             if closed {

@@ -32,7 +32,7 @@ use record::Records;
 use segment::{Segment, SegmentReader, SegmentWriter};
 use visiond_system::preflight::{may_make, may_open_or_create};
 
-pub use files::{create_folder, is_passing, open, set_aside, sync_folder};
+pub use files::{create_folder, is_passing, open, rename_aside, set_aside, sync_folder};
 pub use lock::{Lock, OpenError};
 pub use record::MOST_BYTES;
 

@@ -12,9 +12,10 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use visiond_message::{EventMessage, RuleTotals};
+use visiond_system::outage::explain;
 
 use super::open_event::OpenEvent;
-use crate::spool::{Lock, OpenError, create_folder, is_passing, open, set_aside, sync_folder};
+use crate::spool::{Lock, OpenError, create_folder, is_passing, open, rename_aside, set_aside, sync_folder};
 
 /// The names of the files.
 const NAMES: [&str; 2] = ["events.0", "events.1"];
@@ -91,19 +92,34 @@ impl LedgerFile {
         let mut unsynced = create_folder(folder)?;
         unsynced.push(folder.to_owned());
         let lock = Lock::take(folder)?;
-        let mut found = (0, NAMES.len() - 1, Vec::new());
+        let mut found: Option<(u64, usize, Vec<Entry>)> = None;
+        let mut damaged = Vec::new();
         for (place, name) in NAMES.iter().enumerate() {
             let path = folder.join(name);
             match read(&path) {
-                Ok(Some((copy, entries))) if copy > found.0 => found = (copy, place, entries),
-                Ok(Some(_)) => {}
-                Ok(None) => log::info!("{} is not complete: totals go on from the other file", path.display()),
+                Ok(Some((copy, entries))) => {
+                    if found.as_ref().is_none_or(|(newest, ..)| copy > *newest) {
+                        found = Some((copy, place, entries));
+                    }
+                }
+                Ok(None) => damaged.push((path, None)),
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) if is_passing(&error) => return Err(OpenError::File { path, error }),
-                Err(error) => set_aside(&path, &error)?,
+                Err(error) => damaged.push((path, Some(error))),
             }
         }
-        let (copy, place, entries) = found;
+        if found.is_some() {
+            for (path, error) in damaged {
+                match error {
+                    Some(error) => set_aside(&path, &error)?,
+                    // A crash leaves such a file while it writes a copy.
+                    None => log::info!("{} is not complete: totals go on from the other file", path.display()),
+                }
+            }
+        } else if !damaged.is_empty() {
+            begin_again(&damaged)?;
+        }
+        let (copy, place, entries) = found.unwrap_or((0, NAMES.len() - 1, Vec::new()));
         let folder = folder.to_owned();
         let file = Self { folder, current: None, place, copy, copy_bytes: 0, bytes: 0, unsynced, _lock: lock };
         Ok((file, entries))
@@ -143,6 +159,26 @@ impl LedgerFile {
         (self.copy_bytes, self.bytes) = (all.len() as u64, all.len() as u64);
         Ok(())
     }
+}
+
+/// Sets the damaged files aside, none of which has a whole copy, and logs what that costs.
+fn begin_again(damaged: &[(PathBuf, Option<io::Error>)]) -> io::Result<()> {
+    let mut what = Vec::new();
+    for (path, error) in damaged {
+        let reason = error.as_ref().map_or_else(|| "damaged".to_owned(), explain);
+        what.push(format!("{} ({reason}), renamed to {}", path.display(), rename_aside(path)?.display()));
+    }
+    log::warn!(
+        "cannot read the totals of lines and zones: they begin at 0, and events that were under way have no end: {}: check the disk with \
+         dmesg",
+        what.join("; ")
+    );
+    Ok(())
+}
+
+/// Whether a folder has a ledger's files.
+pub fn has_files(folder: &Path) -> bool {
+    NAMES.iter().any(|name| folder.join(name).symlink_metadata().is_ok())
 }
 
 /// Reads a file; returns the number of its copy, and its entries. `None` if the copy is not complete.

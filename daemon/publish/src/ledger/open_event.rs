@@ -18,6 +18,8 @@ pub struct OpenEvent {
     track: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     label: Option<Arc<str>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    image: Option<Arc<str>>,
 }
 
 impl OpenEvent {
@@ -32,10 +34,12 @@ impl OpenEvent {
             sequence: event.sequence,
             track: event.track,
             label: event.label.clone(),
+            image: event.image.clone(),
         }
     }
 
-    /// Returns its end at the time `now`, and the totals with it. Nothing is known of the time since its last message.
+    /// Returns its end at the time `now`, and the totals with it. Nothing is known of the time since its last message, and a clip under way
+    /// is lost with the process.
     pub fn end(self, now: &str, totals: &mut RuleTotals) -> EventMessage {
         totals.ended += 1;
         EventMessage {
@@ -52,6 +56,7 @@ impl OpenEvent {
             sequence: self.sequence,
             track: self.track,
             label: self.label,
+            image: self.image,
             reason: Some("restart".into()),
             totals: Some(EventTotals { begun: totals.begun, inside: Some(0) }),
             ..EventMessage::default()

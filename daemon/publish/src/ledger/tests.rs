@@ -94,7 +94,8 @@ fn the_next_start_sends_what_was_not_confirmed_and_ends_what_was_under_way() {
     let (ledger, sent) = ledger(folder.path());
     ledger.publish(event(1, EventPhase::Begin, "a"), Some(totals(1, 0)));
     ledger.publish(event(2, EventPhase::Begin, "b"), Some(totals(2, 0)));
-    ledger.publish(event(3, EventPhase::Update, "a"), Some(totals(2, 0)));
+    let with_image = EventMessage { image: Some("a.jpg".into()), ..event(3, EventPhase::Update, "a") };
+    ledger.publish(with_image, Some(totals(2, 0)));
     ledger.flush(hang());
     assert_eq!(told(&sent), ["m1 a begin", "m2 b begin", "m3 a update"]);
     sent.lock().remove(0);
@@ -109,6 +110,7 @@ fn the_next_start_sends_what_was_not_confirmed_and_ends_what_was_under_way() {
     let end: Value = serde_json::from_slice(sent.lock().last().unwrap().line()).unwrap();
     assert_eq!((&end["at"], &end["since"], &end["sequence"]), (&NOW.into(), &"t3".into(), &3.into()));
     assert_eq!((&end["camera"], &end["rule"], &end["totals"]["begun"]), (&"gate".into(), &"dock".into(), &2.into()));
+    assert_eq!(end["image"], "a.jpg");
     assert_eq!(&**sent.lock()[0].topic(), "gate!events");
     assert_eq!(next.totals("gate", "dock", "zone"), totals(2, 2));
     sent.lock().clear();
@@ -238,6 +240,122 @@ fn sinks_get_events_without_a_usable_folder_and_a_second_process_leaves_it_alone
     assert_eq!(told(&sent), ["m2 b moment"]);
     first.close(hang());
     second.close(hang());
+}
+
+/// The totals of each event that sinks got.
+fn begun(sent: &Sent) -> Vec<u64> {
+    let begun = |published: &Published| {
+        let event: Value = serde_json::from_slice(published.line()).unwrap();
+        event["totals"]["begun"].as_u64().unwrap()
+    };
+    sent.lock().iter().map(begun).collect()
+}
+
+fn counted(number: u64, begun: u64) -> (EventMessage, Option<RuleTotals>) {
+    let totals = EventTotals { begun, inside: None };
+    let event = EventMessage { totals: Some(totals), ..event(number, EventPhase::Moment, &format!("e{number}")) };
+    (event, Some(RuleTotals { begun, ..RuleTotals::default() }))
+}
+
+#[test]
+fn a_ledger_that_opens_late_counts_on_from_the_totals_of_earlier_processes() {
+    let folder = tempfile::tempdir().unwrap();
+    let (first, sent) = ledger(folder.path());
+    for number in 1..=5 {
+        let (event, totals) = counted(number, number);
+        first.publish(event, totals);
+    }
+    let other = EventMessage { rule: "yard".into(), ..event(6, EventPhase::Moment, "y") };
+    first.publish(other, Some(RuleTotals { begun: 3, day: Some(20_000), ..RuleTotals::default() }));
+    let gone = EventMessage { rule: "gone".into(), ..event(7, EventPhase::Moment, "g") };
+    first.publish(gone, Some(totals(4, 0)));
+    first.flush(hang());
+    sent.lock().clear();
+    // Another process has the folder for a while.
+    let (second, sent) = ledger(folder.path());
+    second.retain([("gate".to_owned(), "dock".to_owned()), ("gate".to_owned(), "yard".to_owned())].into());
+    let before = second.revision();
+    for number in 1..=2 {
+        let (event, totals) = counted(10 + number, number);
+        second.publish(event, totals);
+    }
+    // Its day began since.
+    let of_today = RuleTotals { begun: 1, day: Some(20_001), ..RuleTotals::default() };
+    second.set_totals("gate", "yard", "zone", of_today.clone());
+    second.flush(hang());
+    assert_eq!(begun(&sent), [1, 2]);
+    first.close(hang());
+    drop(first);
+    wait_until("the folder", || second.revision() != before);
+    // A camera that does not know of it yet, and one that does.
+    let (event, totals) = counted(13, 3);
+    second.publish(event, totals);
+    assert_eq!(second.totals("gate", "dock", "zone").begun, 8);
+    let (event, totals) = counted(14, 9);
+    second.publish(event, totals);
+    second.flush(hang());
+    assert_eq!(begun(&sent), [1, 2, 8, 9]);
+    assert_eq!(second.totals("gate", "yard", "zone"), of_today);
+    assert_eq!(second.totals("gate", "gone", "zone"), RuleTotals::default());
+    second.close(hang());
+    drop(second);
+    let (third, _) = ledger(folder.path());
+    assert_eq!(third.totals("gate", "dock", "zone").begun, 9);
+    assert_eq!(third.totals("gate", "yard", "zone"), of_today);
+}
+
+#[test]
+fn damaged_files_are_set_aside_and_totals_begin_at_0() {
+    let folder = tempfile::tempdir().unwrap();
+    let (first, _) = ledger(folder.path());
+    first.publish(event(1, EventPhase::Moment, "a"), Some(totals(5, 5)));
+    first.close(hang());
+    drop(first);
+    for name in ["events.0", "events.1"] {
+        fs::write(folder.path().join(name), "no entry").unwrap();
+    }
+    assert!(EventLedger::is_in(folder.path()));
+    let (second, _) = ledger(folder.path());
+    assert_eq!(second.totals("gate", "dock", "zone"), totals(0, 0));
+    for name in ["events.0.unreadable", "events.1.unreadable"] {
+        assert_eq!(fs::read_to_string(folder.path().join(name)).unwrap(), "no entry");
+    }
+    second.publish(event(2, EventPhase::Moment, "b"), Some(totals(1, 1)));
+    second.close(hang());
+    drop(second);
+    // A copy that a crash cut off costs nothing while the other file is whole.
+    let (whole, other) =
+        if folder.path().join("events.0").exists() { ("events.0", "events.1") } else { ("events.1", "events.0") };
+    assert!(folder.path().join(whole).exists());
+    fs::write(folder.path().join(other), "").unwrap();
+    let (third, _) = ledger(folder.path());
+    assert_eq!(third.totals("gate", "dock", "zone"), totals(1, 1));
+    assert!(!folder.path().join(format!("{other}.unreadable.1")).exists());
+}
+
+#[test]
+fn events_keep_their_order_when_the_disk_comes_back_while_they_are_passed_on() {
+    let sent = Sent::default();
+    let ledger = Arc::new(std::sync::OnceLock::<EventLedger>::new());
+    let (sink, back) = (Arc::clone(&sent), Arc::clone(&ledger));
+    let is_first = std::sync::atomic::AtomicBool::new(true);
+    let made = EventLedger::new(move |published| {
+        let is_first = is_first.swap(false, Ordering::Relaxed);
+        sink.lock().push(published);
+        if let Some(ledger) = back.get().filter(|_| is_first) {
+            // As the thread that writes.
+            ledger.publish(event(3, EventPhase::End, "a"), None);
+            let state = ledger.shared.state.lock();
+            let all = state.waiting.len();
+            ledger.shared.send_waiting(state, all);
+        }
+    });
+    let ledger = ledger.get_or_init(|| made);
+    ledger.shared.state.lock().writes = true;
+    ledger.publish(event(1, EventPhase::Begin, "a"), None);
+    ledger.publish(event(2, EventPhase::Update, "a"), None);
+    ledger.flush(Instant::now());
+    assert_eq!(told(&sent), ["m1 a begin", "m2 a update", "m3 a end"]);
 }
 
 #[test]

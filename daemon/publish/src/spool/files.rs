@@ -49,6 +49,14 @@ pub fn is_passing(error: &io::Error) -> bool {
 
 /// Moves a file that cannot be read because of `error` out of the way by renaming it, and logs that.
 pub fn set_aside(path: &Path, error: &io::Error) -> io::Result<()> {
+    let to = rename_aside(path)?;
+    let (path, to, reason) = (path.display(), to.display(), explain(error));
+    log::error!("cannot read {path}: {reason}; renamed it to {to} and continued without it");
+    Ok(())
+}
+
+/// Moves a file out of the way by renaming it; returns its new name.
+pub fn rename_aside(path: &Path) -> io::Result<PathBuf> {
     let name = |number| match number {
         0 => format!("{}.{SET_ASIDE}", path.display()),
         _ => format!("{}.{SET_ASIDE}.{number}", path.display()),
@@ -58,7 +66,5 @@ pub fn set_aside(path: &Path, error: &io::Error) -> io::Result<()> {
     let to = free.ok_or(io::ErrorKind::AlreadyExists)?;
     fs::rename(path, &to)
         .map_err(|error| io::Error::new(error.kind(), format!("cannot rename {}: {error}", path.display())))?;
-    let (path, to, reason) = (path.display(), to.display(), explain(error));
-    log::error!("cannot read {path}: {reason}; renamed it to {to} and continued without it");
-    Ok(())
+    Ok(to)
 }
