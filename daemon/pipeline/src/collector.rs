@@ -28,6 +28,7 @@ use parking_lot::Mutex;
 use visiond_annotate::annotator::{Annotator, EventImage};
 use visiond_clips::recorder::ClipRecorder;
 use visiond_engine::detector::Detection;
+use visiond_events::EndReason;
 use visiond_frames::frame::{Frame, FrameFacts};
 use visiond_kernels::nvtx;
 use visiond_kernels::view::ViewSpec;
@@ -50,6 +51,9 @@ use crate::frame_rate::FrameRate;
 use crate::lane_result::{LaneResult, ModelFacts};
 use crate::mailbox::Delivery;
 use crate::outlet::Outlet;
+
+/// How late a frame may come without being missed: a source may still have it.
+const LATENESS: Duration = Duration::from_secs(1);
 
 /// How often to log masks that are too large for their message.
 const QUIET: Duration = Duration::from_secs(60);
@@ -215,6 +219,23 @@ impl Collector {
     pub fn miss_frames(&self, away: Duration) {
         if let Some(mut tracks) = self.tracking.as_ref().and_then(|(_, tracks)| tracks.try_lock()) {
             tracks.miss_frames(away, &self.metrics, &self.outlet);
+        }
+    }
+
+    /// Ends the events of the camera if its last frame is older than its rules wait, at `now_ns` on CLOCK_MONOTONIC. The lane has no frame of
+    /// it. Waits for nothing.
+    pub fn look_for_silence(&self, now_ns: u64) {
+        if let Some(mut tracks) = self.tracking.as_ref().and_then(|(_, tracks)| tracks.try_lock())
+            && let Some(age) = tracks.frame_age(now_ns)
+        {
+            tracks.miss_frames(age.saturating_sub(LATENESS), &self.metrics, &self.outlet);
+        }
+    }
+
+    /// Ends the events of the camera, because its source has ended. The lane has no frame of it.
+    pub fn end_events(&self) {
+        if let Some((_, tracks)) = &self.tracking {
+            tracks.lock().end_events(EndReason::CameraGone, &self.metrics, &self.outlet);
         }
     }
 

@@ -48,8 +48,8 @@ use crate::pacer::{NextAction, RunPacer};
 
 /// The model is loaded again after this many failed runs in a row.
 const FAILURES_UNTIL_REBUILD: u32 = 3;
-/// The lane's longest sleep without a frame.
-const IDLE: Duration = Duration::from_secs(10);
+/// The lane's longest sleep without a frame, and how often it looks for cameras that send none.
+const IDLE: Duration = Duration::from_secs(1);
 
 /// One model's thread, before it runs.
 pub struct Lane {
@@ -240,6 +240,8 @@ struct LaneState {
     failures: u32,
     /// The error that made the GPU unusable for the process.
     lost: Option<String>,
+    /// When to look again for cameras that send no frame, in nanoseconds on CLOCK_MONOTONIC.
+    next_look_ns: u64,
     complaints: Complaints,
 }
 
@@ -262,6 +264,7 @@ impl LaneState {
             backoff: Backoff::new(Duration::from_millis(250), Duration::from_secs(5)),
             failures: 0,
             lost: None,
+            next_look_ns: 0,
             complaints: Complaints::new(),
         }
     }
@@ -293,6 +296,7 @@ impl Lane {
     /// Processes frames until the mailbox has ended or the lane must stop.
     fn serve(&self, model: &mut LaneModel, state: &mut LaneState) {
         loop {
+            self.look_for_silence(state);
             let Some(runner) = &mut model.runner else {
                 if !self.rebuild(model, state) {
                     return;
@@ -343,14 +347,39 @@ impl Lane {
                     if state.lost.is_none() {
                         self.swap_model(model, state);
                         state.pacer.set_eager(self.mailbox.has_lossless());
+                        self.end_events();
                     }
                 }
                 TakeResult::Ended | TakeResult::Stopped => {
                     while state.lost.is_none() && self.finish_oldest(runner.as_mut(), &model.facts, state) {}
                     if state.lost.is_none() {
+                        self.end_events();
                         return;
                     }
                 }
+            }
+        }
+    }
+
+    /// Ends the events of the cameras that have ended. No frame of them is left.
+    fn end_events(&self) {
+        // Otherwise, the cameras have ended because the daemon does, which ends the events of all.
+        if !self.stop.is_raised() {
+            self.mailbox.ended().iter().for_each(|camera| camera.end_events());
+        }
+    }
+
+    /// Now and then, ends the events of cameras that send no frame, whatever their sources are doing.
+    fn look_for_silence(&self, state: &mut LaneState) {
+        let now_ns = self.clock.monotonic_ns();
+        if now_ns < state.next_look_ns {
+            return;
+        }
+        state.next_look_ns = now_ns.saturating_add(IDLE.as_nanos() as u64);
+        for camera in self.mailbox.idle() {
+            let mut works = state.in_flight.iter().flat_map(|run| &run.works);
+            if !works.any(|work| Arc::ptr_eq(&work.camera.metrics, &camera.metrics)) {
+                camera.look_for_silence(now_ns);
             }
         }
     }
@@ -383,6 +412,7 @@ impl Lane {
         loop {
             self.metrics.enter(Activity::Backoff);
             let pause = state.backoff.pause();
+            self.look_for_silence(state);
             if self.swap_model(model, state) {
                 return true;
             }

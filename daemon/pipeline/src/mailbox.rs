@@ -54,7 +54,7 @@ pub enum TakeResult {
     Frames,
     /// No frame arrived in time.
     TimedOut,
-    /// [`Mailbox::call`] was called: the lane has work other than a frame.
+    /// [`Mailbox::call`] was called, or a camera has ended: the lane has work other than a frame.
     Called,
     /// Every camera has ended and every slot is empty.
     Ended,
@@ -105,6 +105,11 @@ struct Slot<C, T> {
 impl<C, T> MailboxState<C, T> {
     fn slot(&mut self, number: usize) -> Option<&mut Slot<C, T>> {
         self.slots.iter_mut().find(|slot| slot.number == number)
+    }
+
+    /// Whether every camera has ended and every slot is empty.
+    fn all_ended(&self) -> bool {
+        self.slots.iter().all(|slot| slot.ended && slot.item.is_none())
     }
 
     /// Returns how many frames make a whole batch; a camera that has ended sends no more.
@@ -217,12 +222,31 @@ impl<C: Clone, T> Mailbox<C, T> {
         displaced.map_or(Put::Stored, Put::Displaced)
     }
 
-    /// Notes that a camera will put no more. The lane still takes the frame in its slot.
+    /// Notes that a camera will put no more. The lane still takes the frame in its slot. Then it gets [`TakeResult::Called`] or
+    /// [`TakeResult::Ended`], and the camera is one of [`Mailbox::ended`].
     pub fn end(&self, number: usize) {
-        if let Some(slot) = self.state.lock().slot(number) {
+        let mut state = self.state.lock();
+        if let Some(slot) = state.slot(number) {
             slot.ended = true;
+            let is_empty = slot.item.is_none();
+            state.called |= is_empty && !state.all_ended();
         }
+        drop(state);
         self.arrived.notify_one();
+    }
+
+    /// Returns the cameras that have ended and whose slots are empty.
+    pub fn ended(&self) -> Vec<C> {
+        self.cameras(|slot| slot.ended && slot.item.is_none())
+    }
+
+    /// Returns the cameras whose slots are empty.
+    pub fn idle(&self) -> Vec<C> {
+        self.cameras(|slot| slot.item.is_none())
+    }
+
+    fn cameras(&self, is_wanted: impl Fn(&Slot<C, T>) -> bool) -> Vec<C> {
+        self.state.lock().slots.iter().filter(|slot| is_wanted(slot)).map(|slot| slot.camera.clone()).collect()
     }
 
     /// Ends at once and for good: wakes every thread that waits, `put` returns its frame, `take` returns [`TakeResult::Stopped`].
@@ -256,7 +280,7 @@ impl<C: Clone, T> Mailbox<C, T> {
                 collect(&mut state, batch.most, out);
                 return TakeResult::Frames;
             }
-            if state.held == 0 && state.slots.iter().all(|slot| slot.ended && slot.item.is_none()) {
+            if state.held == 0 && state.all_ended() {
                 state.over = true;
                 return TakeResult::Ended;
             }
@@ -280,6 +304,7 @@ fn collect<C: Clone, T>(state: &mut MailboxState<C, T>, most: usize, out: &mut V
     let cameras = state.slots.len();
     let first = state.turn;
     let mut taken = 0;
+    let mut has_last = false;
     for step in 0..cameras {
         if taken == most {
             break;
@@ -290,10 +315,12 @@ fn collect<C: Clone, T>(state: &mut MailboxState<C, T>, most: usize, out: &mut V
             out.push((slot.camera.clone(), item));
             taken += 1;
             slot.freed.notify_one();
+            has_last |= slot.ended;
             state.turn = (at + 1) % cameras;
             state.full -= 1;
         }
     }
+    state.called |= has_last && !state.all_ended();
 }
 
 #[cfg(test)]

@@ -22,6 +22,10 @@ pub trait EventOutlet: Send + Sync {
     fn set_totals(&self, camera: &str, rule: &str, kind: &str, totals: RuleTotals);
     /// Resets the totals of all rules of a camera's line or zone. They stay of the same day.
     fn reset_totals(&self, camera: &str, rule: &str);
+    /// Returns a number that changes when the last totals are others, because those of an earlier process were added.
+    fn revision(&self) -> u64 {
+        0
+    }
 }
 
 /// A test's function, which gets the events alone.

@@ -344,7 +344,6 @@ impl Pipeline {
         let spec_of = |name: &Arc<str>| specs.iter().find(|spec| spec.name == *name);
         let forgets = |name: &Arc<str>| with_new_masks.contains(name) || spec_of(name).is_none();
         for camera in &going {
-            camera.stop.raise();
             if forgets(&camera.record.metrics.name) {
                 camera.record.gate.close();
             }
@@ -353,6 +352,8 @@ impl Pipeline {
                     camera.record.metrics.count_dropped_by(model, DropCause::Overload, 1);
                 }
             }
+            // After its slots have gone: its source has not ended, and its events may go on.
+            camera.stop.raise();
         }
         let deadline = Instant::now() + JOIN_TIMEOUT;
         for name in with_new_masks {

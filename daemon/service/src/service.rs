@@ -471,6 +471,10 @@ impl EventOutlet for Events {
     fn reset_totals(&self, camera: &str, rule: &str) {
         self.0.reset_totals(camera, rule);
     }
+
+    fn revision(&self) -> u64 {
+        self.0.revision()
+    }
 }
 
 /// Returns the configuration of `file` with `overrides`. It has a camera that runs, unless commands have switched all off, and no two
@@ -482,10 +486,10 @@ fn with_overrides(file: &Config, overrides: &Overrides) -> Result<Config, Servic
     if runs { Ok(config) } else { Err(ServiceError::NoCamera) }
 }
 
-/// Opens the ledger's folder if the configuration has lines or zones.
+/// Opens the ledger's folder if the configuration has lines or zones, or had them: an earlier process may have left events under way.
 fn open_ledger(ledger: &EventLedger, config: &Config) {
     let has_rules = config.cameras.iter().any(|camera| !(camera.line.is_empty() && camera.zone.is_empty()));
-    if let Some(folder) = config.events.folder().filter(|_| has_rules) {
+    if let Some(folder) = config.events.folder().filter(|folder| has_rules || EventLedger::is_in(folder)) {
         ledger.open(&folder, &now(&SystemClock).rfc3339());
     }
 }

@@ -122,6 +122,8 @@ pub struct CameraRules {
     size: [u32; 2],
     /// The last frame's number and time.
     last: Option<(u64, Timestamp)>,
+    /// Whether it has a time in a recording.
+    is_recording: bool,
     objects: Vec<Object>,
     ended: Vec<u64>,
     events: Vec<Event>,
@@ -140,6 +142,8 @@ pub struct CameraRules {
     looks_ns: [u64; 2],
     /// The day of the totals of each rule that resets them, and the minute with which days begin.
     days: Vec<(Arc<str>, u16, i64)>,
+    /// That of the totals from which the rules count on: see [`EventOutlet::revision`](crate::outlet::EventOutlet::revision).
+    revision: u64,
     /// Whether totals have been counted since they changed in any other way than by a frame.
     has_counted: bool,
     /// Whether totals have changed with the last frame.
@@ -173,6 +177,13 @@ impl CameraRules {
         if !Arc::ptr_eq(&self.settings, settings) || self.size != size {
             self.change(settings, size, &model.labels, (camera, outlet));
         }
+        let revision = outlet.events.revision();
+        if std::mem::replace(&mut self.revision, revision) != revision {
+            // They may be of another day.
+            (self.looks_ns, self.has_counted) = ([0; 2], false);
+            self.days.clear();
+            self.restore_totals((camera, outlet));
+        }
         self.follow_schedules(frame.timestamp.realtime_ns, &model.labels, (camera, outlet));
         let Some(scene) = &mut self.scene else { return };
         if self.last.is_some() {
@@ -181,6 +192,7 @@ impl CameraRules {
             self.spans.take(frame.time().saturating_sub(self.time), rules, camera);
         }
         (self.last, self.time) = (Some((frame.sequence, frame.timestamp)), frame.time());
+        self.is_recording = frame.recorded_at.is_some();
         self.objects.clear();
         self.objects.extend(detections.iter().zip(reports).filter_map(|(detection, report)| {
             let (bounds, report) = (detection.box_in_source?, report.as_ref()?);
@@ -300,6 +312,21 @@ impl CameraRules {
         self.objects.clear();
         self.publish(labels, to);
         true
+    }
+
+    /// Ends all events. Later frames may begin others.
+    pub fn end_events(&mut self, reason: EndReason, labels: &[Arc<str>], to: (&Arc<str>, &Outlet)) {
+        if let Some(scene) = &mut self.scene {
+            scene.finish(reason, &mut self.events);
+            self.objects.clear();
+            self.publish(labels, to);
+        }
+    }
+
+    /// Returns the age of the last frame. `None` without one, and of a recording, whose time is its own.
+    pub fn frame_age(&self, now_ns: u64) -> Option<Duration> {
+        let (_, timestamp) = self.last.filter(|_| !self.is_recording)?;
+        Some(Duration::from_nanos(now_ns.saturating_sub(timestamp.monotonic_ns)))
     }
 
     /// Resets the totals of a line or zone, of all that it reports.
@@ -427,27 +454,26 @@ impl CameraRules {
                         scene.set_totals(name, Counters::default());
                         events.set_totals(to.0, of, kind, RuleTotals { day: Some(day), ..RuleTotals::default() });
                     };
-                    match self.days.iter_mut().find(|(known, of, _)| known == name && *of == minute) {
-                        Some((.., known)) if day > *known => {
-                            *known = day;
+                    let known = self.days.iter().find(|(known, of, _)| known == name && *of == minute);
+                    // An earlier process may have counted on another day.
+                    let known = known.map_or_else(|| events.totals(to.0, of, kind).day, |(.., day)| Some(*day));
+                    let day = match known {
+                        Some(known) if known < day => {
                             reset();
+                            day
                         }
-                        // An hour that happens twice is the same day. A clock that was days ahead has been corrected.
-                        Some((.., known)) if day < *known - 1 => *known = day,
-                        Some(_) => {}
-                        None => {
-                            // An earlier process may have counted on an earlier day.
-                            if events
-                                .totals(to.0, of, kind)
-                                .day
-                                .is_some_and(|before| !(day..=day + 1).contains(&before))
-                            {
-                                reset();
-                            }
-                            self.days.retain(|(known, ..)| known != name);
-                            self.days.push((Arc::clone(name), minute, day));
+                        // An hour that happens twice is the same day.
+                        Some(known) if known == day || schedule.has_begun(known, now_ns) => known,
+                        Some(_) => {
+                            // The clock was ahead, and has been corrected: totals are reset when that day comes, also by the next process.
+                            let totals = events.totals(to.0, of, kind);
+                            events.set_totals(to.0, of, kind, RuleTotals { day: Some(day), ..totals });
+                            day
                         }
-                    }
+                        None => day,
+                    };
+                    self.days.retain(|(known, ..)| known != name);
+                    self.days.push((Arc::clone(name), minute, day));
                 }
             }
             scene.switch(name, is_active, &mut self.events);

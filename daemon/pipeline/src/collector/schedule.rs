@@ -1,10 +1,14 @@
 //! The times of the week at which a line or zone is active, and the time of the day at which its totals begin again.
 
-use jiff::Timestamp;
+use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
+use jiff::{SignedDuration, Timestamp};
 
 const MINUTE: i64 = 60;
 const DAY: i64 = 24 * 3600;
+
+/// A clock that is set back by so many seconds does not begin a day for totals twice.
+const SET_BACK: i64 = 600;
 
 /// The clock is not set while it shows an earlier time: 2020-01-01, in nanoseconds since 1970.
 const CLOCK_IS_SET: u64 = 1_577_836_800_000_000_000;
@@ -55,6 +59,17 @@ pub(super) struct Look {
 }
 
 impl Schedule {
+    /// Whether a day for totals has begun at a time in nanoseconds since 1970, or is about to. It may have while the local time is of the day
+    /// before: an hour that happens twice is of the later day.
+    pub(super) fn has_begun(&self, day: i64, realtime_ns: u64) -> bool {
+        let reset = i64::from(self.reset.unwrap_or_default()) * MINUTE;
+        let local = SignedDuration::from_secs(day.saturating_mul(DAY).saturating_add(reset));
+        let begin = DateTime::constant(1970, 1, 1, 0, 0, 0, 0).checked_add(local);
+        // Of an hour that happens twice, the first.
+        let begin = begin.and_then(|begin| self.time_zone.to_timestamp(begin));
+        begin.is_ok_and(|begin| (realtime_ns / 1_000_000_000) as i64 + SET_BACK >= begin.as_second())
+    }
+
     /// Looks at a time in nanoseconds since 1970. While the clock is not set, the rule is active, so that nothing is missed.
     pub(super) fn look(&self, realtime_ns: u64) -> Look {
         let seconds = (realtime_ns / 1_000_000_000) as i64;

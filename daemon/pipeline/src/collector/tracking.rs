@@ -194,6 +194,17 @@ impl CameraTracks {
         metrics.end_events();
     }
 
+    /// Ends the events of all lines and zones. Later frames may begin others.
+    pub fn end_events(&mut self, reason: EndReason, metrics: &CameraMetrics, outlet: &Outlet) {
+        self.rules.end_events(reason, &self.labels, (&metrics.name, outlet));
+        metrics.end_events();
+    }
+
+    /// Returns the age of the last frame that the lines and zones have seen. `None` without one, and of a recording, whose time is its own.
+    pub fn frame_age(&self, now_ns: u64) -> Option<Duration> {
+        self.rules.frame_age(now_ns)
+    }
+
     /// Ends the events of each line and zone if the camera has been away for so long that its next frame would end them.
     pub fn miss_frames(&mut self, away: Duration, metrics: &CameraMetrics, outlet: &Outlet) {
         if self.rules.miss_frames(away, &self.labels, (&metrics.name, outlet)) {

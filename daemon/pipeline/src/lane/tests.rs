@@ -5,19 +5,23 @@
 use std::sync::mpsc::Receiver;
 use std::thread::JoinHandle;
 
+use visiond_events::{Kind, Rule};
 use visiond_frames::clock::SystemClock;
+use visiond_frames::clock::simulated::SimulatedClock;
 use visiond_frames::frame::FramePool;
 use visiond_kernels::color::ColorDescription;
 use visiond_kernels::frame::{FrameLayout, PixelFormat};
 use visiond_kernels::tiling::Tiling;
 use visiond_kernels::view::ViewSpec;
-use visiond_message::Message;
+use visiond_message::{EventMessage, Message};
 use visiond_system::testing::{HANG, wait_until};
 use visiond_telemetry::metrics::CameraMetrics;
 
 use super::testing::*;
 use super::*;
+use crate::collector::{CameraTracks, RuleSettings, TrackSettings};
 use crate::mailbox::{Delivery, Mailbox, Put};
+use crate::outlet::Outlet;
 
 /// A running lane, and helpers to feed it.
 struct Bench {
@@ -582,4 +586,96 @@ fn frames_that_contradict_the_card_are_logged_once_until_the_contradiction_chang
     assert!(!logged(Some("a score is from 0 to 1"), 3700));
     complaints.forget_model();
     assert!(complaints.pass(&error(Some("a score is from 0 to 1")), start + Duration::from_secs(3800)).is_some());
+}
+
+/// A lane of two cameras of which the first has a zone, and its events.
+struct ZoneBench {
+    mailbox: Arc<LaneMailbox>,
+    clock: Arc<SimulatedClock>,
+    events: Arc<Mutex<Vec<String>>>,
+    pool: FramePool,
+    sequence: u64,
+    thread: JoinHandle<()>,
+}
+
+impl ZoneBench {
+    fn start() -> Self {
+        let (stop, clock) = (Stop::new().unwrap(), Arc::new(SimulatedClock::default()));
+        let events = Arc::new(Mutex::new(Vec::new()));
+        let sent = Arc::clone(&events);
+        let simple = outlet(Arc::new(|_| ()), None, Arc::<SimulatedClock>::clone(&clock), &stop);
+        let outlet = Arc::new(Outlet {
+            events: Arc::new(move |event: EventMessage| {
+                sent.lock()
+                    .push(format!("{:?} {}", event.phase, event.reason.unwrap_or_default()).trim_end().to_owned());
+            }),
+            ..Arc::into_inner(simple).unwrap()
+        });
+        let rule = Rule { settle: Duration::ZERO, ..Rule::new("here", Kind::Zone) };
+        let rule = RuleSettings { rule, classes: Vec::new(), owners: Vec::new(), enabled: true, schedule: None };
+        let settings = TrackSettings { rules: Arc::new([rule]), ..TrackSettings::default() };
+        let tracks = Arc::new(Mutex::new(CameraTracks::new(Arc::default())));
+        let metrics = ["door", "yard"].map(|name| Arc::new(CameraMetrics::new(name.into())));
+        let view = visiond_live::Live::new().view("door");
+        let (tracking, newest) = (Some((settings, tracks)), Delivery::NewestWins);
+        let door =
+            Collector::new(Arc::clone(&metrics[0]), None, tracking, view, newest, Arc::clone(&outlet), Arc::default());
+        let mailbox = Arc::new(Mailbox::default());
+        mailbox.add(Arc::new(door), newest);
+        mailbox.add(camera_to(&outlet, &metrics[1]), newest);
+        let lane = Lane { mailbox: Arc::clone(&mailbox), clock: Arc::<SimulatedClock>::clone(&clock), ..alone(&stop) };
+        let thread = std::thread::spawn(move || lane.run(fake_model("fake", 1, 1, |_| Act::See)));
+        Self { mailbox, clock, events, pool: pool(4), sequence: 0, thread }
+    }
+
+    fn put(&mut self) {
+        let mut frame = free_buffer(&self.pool, 0);
+        self.clock.advance(Duration::from_millis(100));
+        self.sequence += 1;
+        (frame.sequence, frame.timestamp) = (self.sequence, visiond_frames::clock::now(&*self.clock));
+        let queued_ns = frame.timestamp.monotonic_ns;
+        self.mailbox.put(0, QueuedFrame { frame: Arc::new(frame), queued_ns, ticket: None });
+    }
+
+    fn see(&mut self, begins: usize) {
+        let has_begun = |bench: &Self| bench.events.lock().iter().filter(|event| *event == "Begin").count() == begins;
+        wait_until("a visit", || {
+            let begun = has_begun(self);
+            if !begun {
+                self.put();
+            }
+            begun
+        });
+    }
+
+    fn wait_for(&self, wanted: &[&str]) {
+        wait_until("the events", || *self.events.lock() == wanted);
+    }
+}
+
+#[test]
+fn the_events_of_a_camera_end_with_its_last_frame_while_others_go_on() {
+    let mut bench = ZoneBench::start();
+    bench.see(1);
+    bench.put();
+    bench.mailbox.end(0);
+    bench.wait_for(&["Begin", "End camera_gone"]);
+    assert!(!bench.thread.is_finished(), "the other camera goes on");
+    bench.mailbox.end(1);
+    bench.thread.join().unwrap();
+    assert_eq!(bench.events.lock().len(), 2, "once");
+}
+
+#[test]
+fn the_events_of_a_camera_whose_source_says_nothing_end_once_frames_are_missing() {
+    let mut bench = ZoneBench::start();
+    for visit in 1..3 {
+        bench.see(visit);
+        bench.clock.advance(Duration::from_millis(2_500));
+        let wanted = ["Begin", "End frames_missing"].repeat(visit);
+        bench.wait_for(&wanted);
+    }
+    (0..2).for_each(|camera| bench.mailbox.end(camera));
+    bench.thread.join().unwrap();
+    assert_eq!(bench.events.lock().len(), 4);
 }

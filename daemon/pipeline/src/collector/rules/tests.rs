@@ -1,5 +1,7 @@
 #![allow(clippy::unwrap_used)]
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use jiff::tz::TimeZone;
 use parking_lot::Mutex;
 use visiond_config::types::{AnnotateConfig, PictureFormat};
@@ -239,7 +241,7 @@ fn an_event_has_the_way_of_its_object_and_what_other_models_say_of_it() {
 
 /// Remembers totals as the ledger does.
 #[derive(Default)]
-struct Totals(Mutex<BTreeMap<String, RuleTotals>>);
+struct Totals(Mutex<BTreeMap<String, RuleTotals>>, AtomicU64);
 
 impl EventOutlet for Totals {
     fn publish(&self, event: EventMessage, totals: Option<RuleTotals>) {
@@ -258,6 +260,10 @@ impl EventOutlet for Totals {
 
     fn reset_totals(&self, camera: &str, rule: &str) {
         self.0.lock().retain(|key, _| !key.starts_with(&format!("{camera} {rule} ")));
+    }
+
+    fn revision(&self) -> u64 {
+        self.1.load(Ordering::Relaxed)
     }
 }
 
@@ -360,6 +366,20 @@ fn events_end_while_the_camera_is_away_for_longer_than_their_rules_wait() {
 }
 
 #[test]
+fn a_recording_has_its_own_time_and_a_source_that_ended_may_begin_again() {
+    let mut walk = Walk::new();
+    let rules: Arc<[_]> = Arc::new([rule("here", Kind::Zone, &[])]);
+    assert_eq!(walk.rules.frame_age(0), None);
+    walk.walk(5, &rules);
+    assert_eq!(walk.rules.frame_age(1_500_000_000), Some(Duration::from_secs(1)));
+    walk.rules.is_recording = true;
+    assert_eq!(walk.rules.frame_age(1_500_000_000), None);
+    walk.rules.end_events(EndReason::CameraGone, &walk.model.labels, (&"door".into(), &walk.outlet));
+    walk.walk(5, &rules);
+    assert_eq!(walk.told(), ["here zone Begin", "here zone End camera_gone", "here zone Begin"]);
+}
+
+#[test]
 fn a_rule_that_is_switched_off_ends_its_events_and_keeps_its_totals_until_they_are_reset() {
     let mut walk = Walk::new();
     let switched = |enabled: bool| -> Arc<[RuleSettings]> {
@@ -451,6 +471,75 @@ fn totals_are_reset_at_a_start_on_a_later_day() {
         begun.push(totals.totals("door", "here", "zone").begun);
     }
     assert_eq!(begun, [1, 2, 1]);
+}
+
+#[test]
+fn a_clock_that_was_ahead_costs_no_reset_and_an_hour_that_happens_twice_is_one_day() {
+    const SECOND: u64 = 1_000_000_000;
+    let zone = |zone| TimeZone::posix(zone).unwrap();
+    let at = |time: &str| time.parse::<jiff::Timestamp>().unwrap().as_second() as u64 * SECOND;
+    // The totals after each look. Every frame of a walk has one crossing more or less, so each is of one count.
+    let run = |time_zone: TimeZone, reset: u16, restarts: bool, times: &[&str]| -> Vec<u64> {
+        let totals = Arc::new(Totals::default());
+        let schedule = Some(Schedule { active: Vec::new(), reset: Some(reset), time_zone });
+        let rules: Arc<[_]> = Arc::new([RuleSettings { schedule, ..rule("here", Kind::Zone, &[]) }]);
+        let new = || {
+            let mut walk = Walk::new();
+            let outlet = Arc::into_inner(walk.outlet).unwrap();
+            walk.outlet = Arc::new(Outlet { events: Arc::<Totals>::clone(&totals), ..outlet });
+            walk
+        };
+        let mut walk = new();
+        let mut begun = Vec::new();
+        for time in times {
+            if restarts {
+                walk = new();
+            }
+            walk.began_ns = at(time) - walk.frames * 100_000_000;
+            // A visit at each time.
+            walk.walk(5, &rules);
+            walk.rules.end_events(EndReason::CameraGone, &walk.model.labels, (&"door".into(), &walk.outlet));
+            begun.push(totals.totals("door", "here", "zone").begun);
+        }
+        begun
+    };
+    for restarts in [false, true] {
+        let days = ["10T12", "11T12", "10T13", "11T01", "11T13", "12T13"].map(|day| format!("2026-07-{day}:00:00Z"));
+        let days = days.each_ref().map(String::as_str);
+        assert_eq!(run(zone("UTC0"), 0, restarts, &days), [1, 1, 2, 1, 2, 1], "{restarts}");
+        let ahead = ["2026-07-10T12:00:00Z", "2026-07-15T12:00:00Z", "2026-07-10T13:00:00Z", "2026-07-11T01:00:00Z"];
+        assert_eq!(run(zone("UTC0"), 0, restarts, &ahead), [1, 1, 2, 1], "{restarts}");
+        // 02:20, 02:40, 02:10 and 02:40 once more, 02:40 on the next day.
+        let twice = [
+            "2026-10-25T00:20:00Z",
+            "2026-10-25T00:40:00Z",
+            "2026-10-25T01:10:00Z",
+            "2026-10-25T01:40:00Z",
+            "2026-10-26T01:40:00Z",
+        ];
+        let berlin = zone("CET-1CEST,M3.5.0,M10.5.0/3");
+        assert_eq!(run(berlin, 2 * 60 + 30, restarts, &twice), [1, 1, 2, 3, 1], "{restarts}");
+        // Set back a little just after the reset.
+        let little = ["2026-07-10T23:59:00Z", "2026-07-11T00:01:00Z", "2026-07-10T23:58:00Z", "2026-07-11T00:02:00Z"];
+        assert_eq!(run(zone("UTC0"), 0, restarts, &little), [1, 1, 2, 3], "{restarts}");
+    }
+}
+
+#[test]
+fn totals_of_an_earlier_process_that_come_late_are_counted_on() {
+    let totals = Arc::new(Totals::default());
+    let rules: Arc<[_]> = Arc::new([rule("here", Kind::Zone, &[])]);
+    let mut walk = Walk::new();
+    let outlet = Arc::into_inner(walk.outlet).unwrap();
+    walk.outlet = Arc::new(Outlet { events: Arc::<Totals>::clone(&totals), ..outlet });
+    walk.walk(5, &rules);
+    totals.set_totals("door", "here", "zone", RuleTotals { begun: 6, ended: 5, ..RuleTotals::default() });
+    totals.1.store(1, Ordering::Relaxed);
+    walk.walk(1, &rules);
+    assert_eq!(walk.rules.counts().map(|(_, counts)| counts.begun).collect::<Vec<_>>(), [6]);
+    assert!(walk.rules.has_news(), "readers learn of them at once");
+    walk.rules.end_events(EndReason::CameraGone, &walk.model.labels, (&"door".into(), &walk.outlet));
+    assert_eq!(totals.totals("door", "here", "zone"), RuleTotals { begun: 6, ended: 6, ..RuleTotals::default() });
 }
 
 #[test]
