@@ -131,6 +131,73 @@ fn the_events_of_a_camera_that_is_away_end() {
     assert_eq!(count(" begin"), count(" end "), "each ends once: {told:?}");
 }
 
+#[test]
+fn the_events_of_a_camera_that_ends_or_gets_no_more_images_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let film = film(folder.path());
+    // A person stays, up to the last frame.
+    let still = folder.path().join("still.mkv").display().to_string();
+    let mut ffmpeg = Command::new("ffmpeg");
+    ffmpeg.args(["-v", "error", "-framerate", "10", "-loop", "1", "-t", "2", "-i"]).arg(picture("astronaut.png"));
+    assert!(ffmpeg.args(["-c:v", "ffv1", &still]).status().unwrap().success());
+    let images = folder.path().join("images");
+    fs::create_dir(&images).unwrap();
+    let zone = "[camera.track]\n[[camera.zone]]\nname = \"here\"\nsettle = \"0 s\"\nhold = \"10 s\"\n";
+    let watched = format!("type = \"images\"\npath = {:?}\nwatch = true\n", images.display().to_string());
+    let goes_on = format!("type = \"video\"\nurl = {film:?}\nrepeat = true\n");
+    let others = format!(
+        "{zone}[[camera]]\nname = \"still\"\n[camera.source]\n{watched}{zone}[[camera]]\nname = \"other\"\n[camera.source]\n{goes_on}"
+    );
+    let config = config(&still, &others).replacen("[camera.track]\nclasses = [\"person\", \"car\"]\n", "", 1);
+    let mut daemon = Daemon::start(&config);
+    let of = |daemon: &Daemon, camera: &str| -> Vec<String> {
+        told(&daemon.messages("events.jsonl").into_iter().filter(|event| event["camera"] == camera).collect::<Vec<_>>())
+    };
+    daemon.wait_until("the end of the film", |daemon| {
+        of(daemon, "door") == ["here zone begin", "here zone end  camera_gone"]
+    });
+    let mut number = 0;
+    daemon.wait_until("a visit in images", |daemon| {
+        number += 1;
+        let partial = folder.path().join("partial.png");
+        fs::copy(picture("astronaut.png"), &partial).unwrap();
+        fs::rename(partial, images.join(format!("{number}.png"))).unwrap();
+        !of(daemon, "still").is_empty()
+    });
+    daemon.wait_until("its end", |daemon| {
+        of(daemon, "still").last().is_some_and(|last| last == "here zone end  frames_missing")
+    });
+    let ended = daemon.terminate();
+    ended.daemon.messages("events.jsonl").iter().for_each(assert_valid);
+}
+
+#[test]
+fn an_event_ends_after_a_crash_although_its_zone_was_removed() {
+    let folder = tempfile::tempdir().unwrap();
+    let film = film(folder.path());
+    let zone = "[[camera.zone]]\nname = \"here\"\nsettle = \"0 s\"\nhold = \"10 s\"\n[camera.annotate]\ndirectory = \"{dir}/images\"\non_event = true\n";
+    let with = |rules: &str| {
+        let config = config(&film, rules).replace("repeat = false", "repeat = true").replace("fastest", "realtime");
+        format!("[events]\ndirectory = \"{{dir}}/state\"\n{config}")
+            .replace("{dir}", &folder.path().display().to_string())
+    };
+    let file = folder.path().join("events.jsonl").display().to_string();
+    let mut daemon = Daemon::start(&with(zone));
+    daemon.wait_until("a visit", |daemon| daemon.count(&file) > 0);
+    daemon.signal(libc::SIGKILL);
+    drop(daemon);
+    let mut daemon = Daemon::start(&with(""));
+    daemon.wait_until("its end", |daemon| {
+        told(&daemon.messages(&file)).last().is_some_and(|last| last == "here zone end  restart")
+    });
+    let ended = daemon.terminate();
+    let events = ended.daemon.messages(&file);
+    let [begin, end] = [events.first(), events.last()].map(Option::unwrap);
+    assert!(begin["image"].is_string());
+    assert_eq!((&begin["event"], &begin["image"]), (&end["event"], &end["image"]));
+    events.iter().for_each(assert_valid);
+}
+
 /// Kills the daemon again and again while eight cameras have events.
 #[test]
 fn killed_at_any_moment_it_ends_every_event_and_counts_each_once() {
