@@ -142,7 +142,8 @@ fn the_events_of_a_camera_that_ends_or_gets_no_more_images_end() {
     assert!(ffmpeg.args(["-c:v", "ffv1", &still]).status().unwrap().success());
     let images = folder.path().join("images");
     fs::create_dir(&images).unwrap();
-    let zone = "[camera.track]\n[[camera.zone]]\nname = \"here\"\nsettle = \"0 s\"\nhold = \"10 s\"\n";
+    let zone =
+        "[camera.track]\nclasses = [\"person\"]\n[[camera.zone]]\nname = \"here\"\nsettle = \"0 s\"\nhold = \"3 s\"\n";
     let watched = format!("type = \"images\"\npath = {:?}\nwatch = true\n", images.display().to_string());
     let goes_on = format!("type = \"video\"\nurl = {film:?}\nrepeat = true\n");
     let others = format!(
@@ -158,6 +159,10 @@ fn the_events_of_a_camera_that_ends_or_gets_no_more_images_end() {
     });
     let mut number = 0;
     daemon.wait_until("a visit in images", |daemon| {
+        let frames = daemon.messages("frames.jsonl");
+        if frames.iter().filter(|frame| frame["camera"] == "still").count() < number {
+            return false;
+        }
         number += 1;
         let partial = folder.path().join("partial.png");
         fs::copy(picture("astronaut.png"), &partial).unwrap();
