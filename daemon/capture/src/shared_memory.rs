@@ -163,6 +163,8 @@ struct Area {
     registered: Option<RegisteredPages>,
     mapping: Mapping,
     id: u32,
+    name: String,
+    file: File,
 }
 
 /// A part of an area that holds a frame.
@@ -173,8 +175,20 @@ struct Buffer {
     bytes: usize,
 }
 
+impl Area {
+    /// Checks that the program has not cut the memory short: beyond the end of its file, a read would end the process.
+    fn check(&self) -> Result<(), SharedMemoryError> {
+        let cannot = |error| SharedMemoryError::Area { name: self.name.clone(), error };
+        let (real, wanted) = (self.file.metadata().map_err(cannot)?.len(), self.mapping.len());
+        if real < wanted as u64 {
+            return Err(cannot(io::Error::other(format!("it has {real} bytes instead of {wanted}"))));
+        }
+        Ok(())
+    }
+}
+
 // SAFETY: `Buffer`s are made of ranges inside their area only, which stays mapped for reads and writes as long as they live. Shared
-// memory is initialised by the kernel.
+// memory is initialised by the kernel. Where the program has cut its file short since `Area::check`, an access ends the process.
 unsafe impl DriverMemory for Buffer {
     unsafe fn bytes(&self) -> &[u8] {
         // SAFETY: as above; the caller guarantees that nothing writes to it.
@@ -248,23 +262,52 @@ impl SharedMemory {
                 continue;
             }
             match self.read()? {
+                Some(Message::Frame { area, offset, bytes }) => {
+                    if waits && !self.wait_for(area, offset, stop)? {
+                        return Ok(Received::Stopped);
+                    }
+                    return self.take(area, offset, bytes);
+                }
                 Some(Message::NewArea { id, bytes, name }) => self.open(id, bytes, name)?,
                 Some(Message::CloseArea { id }) => {
                     self.areas.retain(|area| area.id != id);
                     self.known.retain(|buffer| buffer.area.id != id);
                 }
-                Some(Message::Frame { area, offset, bytes }) => return self.take(area, offset, bytes),
                 None => {
                     let patience = if self.lent.iter().any(Option::is_some) { left.min(RETURN_CHECK) } else { left };
                     match stop.wait_readable(self.socket.as_fd(), Some(patience))? {
                         Wake::Ready if self.has_ended()? => return Ok(Received::Ended),
                         Wake::Stopped => return Ok(Received::Stopped),
                         Wake::TimedOut if left.is_zero() => return Ok(Received::TimedOut),
-                        Wake::Ready | Wake::TimedOut => {}
+                        Wake::Ready | Wake::TimedOut => continue,
                     }
                 }
             }
+            // Areas alone are no frames.
+            if left.is_zero() {
+                return Ok(Received::TimedOut);
+            }
         }
+    }
+
+    /// Waits until no frame in use has bytes of this place; returns `false` if stop is raised first.
+    fn wait_for(&mut self, area: u32, offset: u64, stop: &Stop) -> io::Result<bool> {
+        while self.overlaps(area, offset) {
+            if stop.is_raised() {
+                return Ok(false);
+            }
+            stop.mark_progress();
+            if let Ok(number) = self.returned.recv_timeout(RETURN_CHECK) {
+                self.acknowledge(number)?;
+            }
+        }
+        Ok(true)
+    }
+
+    /// Whether a frame in use has bytes of the frame at this place.
+    fn overlaps(&self, area: u32, offset: u64) -> bool {
+        let lent = self.lent.iter().flatten();
+        lent.into_iter().any(|&(of, at)| of == area && at.abs_diff(offset) < self.frame_bytes as u64)
     }
 
     /// Whether the program has closed the socket.
@@ -321,19 +364,15 @@ impl SharedMemory {
         if let Err(error) = shm::unlink(name) {
             log::debug!("cannot remove the name of shared memory {shown}: {error}");
         }
-        // Beyond its end, a read would end the process.
-        let real = file.metadata().map_err(cannot)?.len();
-        if real < bytes {
-            return Err(cannot(io::Error::other(format!("it has {real} bytes instead of {bytes}"))));
-        }
         let mapping = Mapping::new(None, length, Some((&file, 0))).map_err(cannot)?;
-        let registered = match &self.device {
+        let mut area = Area { registered: None, mapping, id, name: shown, file };
+        area.check()?;
+        if let Some(device) = &self.device {
             // SAFETY: the mapping is for reads and writes; the order of the fields undoes the registration before it is unmapped. GPU
             // work on it is over when a frame is dropped, and a frame keeps the area.
-            Some(device) => Some(unsafe { RegisteredPages::new(device, mapping.start(), mapping.len()) }?),
-            None => None,
-        };
-        self.areas.push(Arc::new(Area { registered, mapping, id }));
+            area.registered = Some(unsafe { RegisteredPages::new(device, area.mapping.start(), area.mapping.len()) }?);
+        }
+        self.areas.push(Arc::new(area));
         Ok(())
     }
 
@@ -343,10 +382,13 @@ impl SharedMemory {
         if bytes != self.frame_bytes as u64 {
             return Err(SharedMemoryError::Size { found: bytes, wanted: self.frame_bytes });
         }
-        if self.lent.contains(&Some((area, offset))) {
-            return Err(wrong("where another one is"));
+        let is_again = self.lent.contains(&Some((area, offset)));
+        if self.overlaps(area, offset) && !is_again {
+            return Err(wrong("that overlaps another one"));
         }
-        let Some(number) = self.lent.iter().position(Option::is_none) else {
+        // GStreamer's `videorate` sends a frame several times.
+        let free = self.lent.iter().position(Option::is_none).filter(|_| !is_again);
+        let Some(number) = free else {
             self.send_return(area, offset)?;
             return Ok(Received::Dropped);
         };
@@ -366,8 +408,9 @@ impl SharedMemory {
                 buffer
             }
         };
+        buffer.area.check()?;
         self.lent[number] = Some((area, offset));
-        // SAFETY: the program has said that the frame is whole, and writes to it only after `give_back`, which comes after the number.
+        // SAFETY: no frame in use has bytes of this place. The program has said that the frame is whole, and writes to it only after `give_back`, which comes after the number.
         Ok(Received::Frame(unsafe { DriverBuffer::new(buffer, number as u32, self.return_queue.clone()) }))
     }
 

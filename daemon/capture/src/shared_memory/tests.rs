@@ -21,7 +21,9 @@ struct Sink {
 impl Drop for Sink {
     fn drop(&mut self) {
         // Those that were not opened.
-        self.areas.iter().for_each(|(name, _)| drop(shm::unlink(name.as_c_str())));
+        for (name, _) in &self.areas {
+            let _ = shm::unlink(name.as_c_str());
+        }
     }
 }
 
@@ -139,6 +141,26 @@ fn a_frame_that_comes_while_too_many_are_in_use_goes_back_at_once_or_waits() {
 }
 
 #[test]
+fn a_frame_that_is_sent_again_while_it_is_in_use_goes_back_or_waits() {
+    let (mut sink, mut memory) = connected(3);
+    let area = sink.area(1, 4096, 4096);
+    sink.send(&area);
+    sink.frame(1, 0);
+    let held = frame(&mut memory);
+    sink.frame(1, 0);
+    assert!(matches!(next(&mut memory).unwrap(), Received::Dropped));
+    assert_eq!(sink.returned(), (1, 0));
+    sink.frame(1, 0);
+    let waiting = std::thread::spawn(move || {
+        let received = memory.next(true, &Stop::new().unwrap(), Instant::now() + HANG).unwrap();
+        assert!(matches!(received, Received::Frame(_)), "{received:?}");
+    });
+    drop(held);
+    waiting.join().unwrap();
+    assert_eq!(sink.returned(), (1, 0));
+}
+
+#[test]
 fn a_frame_outlives_its_area_and_the_program() {
     let (mut sink, mut memory) = connected(2);
     let area = sink.area(1, 4096, 4096);
@@ -194,7 +216,13 @@ fn what_makes_no_sense_is_an_error_that_says_so() {
     refused("overflow", "outside of its area", &|_| words(FRAME, 1, u64::MAX, bytes));
     refused("area", "of an unknown area", &|_| words(FRAME, 2, 0, bytes));
     refused("closed", "of an unknown area", &|_| [words(CLOSE_AREA, 1, 0, 0), words(FRAME, 1, 0, bytes)].concat());
-    refused("twice", "where another one is", &|_| words(FRAME, 1, 0, bytes).repeat(2));
+    refused("overlap", "a frame that overlaps another one", &|_| {
+        [words(FRAME, 1, 64, bytes), words(FRAME, 1, 127, bytes)].concat()
+    });
+    refused("cut short", "it has 64 bytes instead of 4096", &|sink| {
+        sink.areas[0].1.set_len(64).unwrap();
+        words(FRAME, 1, 0, bytes)
+    });
     refused("longer", "it has 4096 bytes instead of 4097", &|sink| sink.area(2, 4096, 4097));
     refused("empty", "an area of 0 bytes", &|sink| sink.area(2, 4096, 0));
     refused("huge", "an area of 18446744073709551615 bytes", &|sink| sink.area(2, 4096, u64::MAX));
