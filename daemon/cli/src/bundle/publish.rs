@@ -31,6 +31,8 @@ pub struct Args {
 const AFTER_HELP: &str = "\
 Devices never install a version that is not newer than what they had.
 
+The status is 4 if the bundle is not signed, or is not newer than the version that is published there.
+
 Examples:
   visiond bundle publish street-8.visiond /srv/bundles
   visiond bundle publish street-8.visiond /media/stick";
