@@ -70,7 +70,10 @@ impl Index {
     /// If the source cannot be read, or the index is not one of this bundle.
     pub fn ask(source: &mut dyn BundleSource, name: &str) -> Result<Self, SourceError> {
         let path = format!("{name}/{INDEX}");
-        let text = source.read_small(&path, MAX_INDEX_BYTES)?;
+        let text = source.read_small(&path, MAX_INDEX_BYTES).map_err(|error| match error {
+            SourceError::Missing { path, .. } => SourceError::NotPublished { name: name.to_owned(), path },
+            other => other,
+        })?;
         Self::parse(&text, name).map_err(|reason| SourceError::Index { path, reason })
     }
 

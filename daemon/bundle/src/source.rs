@@ -37,6 +37,22 @@ pub enum SourceError {
         /// Why, and what to do if there is something.
         reason: String,
     },
+    /// A file does not exist, in a source that can be read.
+    #[error("cannot read {path}: {reason}")]
+    Missing {
+        /// The file's path or URL.
+        path: String,
+        /// Why, and what to do if there is something.
+        reason: String,
+    },
+    /// There is no index of this name.
+    #[error("the source has no bundle named {name}: check the name, or publish it ({path} does not exist)")]
+    NotPublished {
+        /// The bundle's name.
+        name: String,
+        /// The path or URL of its index.
+        path: String,
+    },
     /// A file is not an index.
     #[error("{path} is no index of bundles: {reason}; publish the bundle again")]
     Index {
@@ -64,7 +80,12 @@ impl FolderSource {
         // Opening a pipe without a writer would never end.
         let flags = OFlags::NONBLOCK.bits().cast_signed();
         let file = File::options().read(true).custom_flags(flags).open(self.0.join(path));
-        let file = file.map_err(|error| unreadable(&self.0, path, &error))?;
+        let file = file.map_err(|error| match unreadable(&self.0, path, &error) {
+            SourceError::Unreadable { path, reason } if error.kind() == io::ErrorKind::NotFound && self.0.is_dir() => {
+                SourceError::Missing { path, reason }
+            }
+            other => other,
+        })?;
         match file.metadata() {
             Ok(found) if found.is_file() => Ok(file),
             Ok(_) => Err(unreadable(

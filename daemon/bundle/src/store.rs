@@ -32,7 +32,7 @@ use super::following::{FOLLOW, Following};
 use super::manifest::{MODEL, MODEL_CARD, Manifest, check_name};
 use super::owner;
 use super::read::Bundle;
-use super::rollout::ROLLOUT;
+use super::rollout::{ROLLOUT, Rollout};
 use super::signature::{Signer, TrustedKeys, signer};
 
 /// The default folder.
@@ -163,7 +163,7 @@ impl Store {
         Some((self.folder(name).join(fs::read_link(&link).ok()?), since))
     }
 
-    /// Returns what is installed, by name.
+    /// Returns what is installed or followed, by name.
     ///
     /// # Errors
     /// If the folder cannot be read. Without a folder, nothing is installed.
@@ -184,7 +184,10 @@ impl Store {
         names.sort();
         let found = names.iter().map(|name| self.versions(name)).filter(|found| match found {
             // A folder that something else put there.
-            Ok(it) => it.current.is_some() || !it.refused.is_empty(),
+            Ok(it) => {
+                let is_followed = || Rollout::read(&self.folder(&it.name)).is_some();
+                it.current.is_some() || !it.refused.is_empty() || is_followed()
+            }
             Err(_) => true,
         });
         found.collect()

@@ -117,7 +117,11 @@ pub fn list(args: &ListArgs) -> Result<Exit, ExitError> {
         let mut out = String::new();
         for one in listed {
             let (current, previous) = (number(one.current.as_ref()), number(one.previous.as_ref()));
-            out += &format!("{:20} version {current}, previous version {previous}\n", one.name);
+            if one.current.is_none() && one.refused.is_empty() {
+                out += &format!("{:20} no version yet\n", one.name);
+            } else {
+                out += &format!("{:20} version {current}, previous version {previous}\n", one.name);
+            }
             if let Some(id) = one.current.as_ref().and_then(|current| current.signed_by.as_ref()) {
                 out += &format!("  signed by the key {id}\n");
             }

@@ -57,6 +57,11 @@ pub struct WebSource {
 /// Why a request failed; becomes a [`SourceError`] with the URL.
 type Failure = Box<dyn Error + Send + Sync>;
 
+/// The server has no such file.
+#[derive(Debug, thiserror::Error)]
+#[error("the server has no such file (HTTP status 404): publish a bundle of this name there")]
+struct Missing;
+
 impl WebSource {
     /// Creates a client for a URL that [`check_url`] accepts. The first request connects.
     ///
@@ -78,12 +83,15 @@ impl WebSource {
         })
     }
 
-    fn unreadable(&self, path: &str, reason: &dyn ToString) -> SourceError {
+    fn unreadable(&self, path: &str, error: &Failure) -> SourceError {
         let scheme = if self.tls.is_some() { "https" } else { "http" };
         let path = format!("{scheme}://{}{}/{path}", self.authority, self.base);
-        let reason = reason.to_string();
-        let plain = reason.chars().map(|c| if c.is_control() { ' ' } else { c }).take(MOST_CHARS);
-        SourceError::Unreadable { path, reason: plain.collect() }
+        let reason = error.to_string();
+        let reason = reason.chars().map(|c| if c.is_control() { ' ' } else { c }).take(MOST_CHARS).collect();
+        if error.is::<Missing>() {
+            return SourceError::Missing { path, reason };
+        }
+        SourceError::Unreadable { path, reason }
     }
 
     /// Opens a connection, with TLS if the URL says so.
@@ -272,9 +280,7 @@ fn refusal(head: &Parts) -> Failure {
     let status = head.status.as_u16();
     match location.filter(|_| head.status.is_redirection()) {
         Some(to) => format!("the server redirects to {to} (HTTP status {status}): use that URL").into(),
-        None if status == 404 => {
-            "the server has no such file (HTTP status 404): publish a bundle of this name there".into()
-        }
+        None if status == 404 => Missing.into(),
         None => format!("the server answers with HTTP status {status}").into(),
     }
 }
