@@ -94,6 +94,7 @@ fn a_published_version_is_fetched_and_proven_and_the_daemon_uses_it() {
     let output = desk.follow(&daemon, &["--watch", "1s"]);
     assert!(output.status.success(), "{}", stderr(&output));
     assert!(stderr(&output).contains("street 2 is in use, and watched"), "{}", stderr(&output));
+    assert!(stderr(&output).contains("street 2 stays: watched for 1 s, "), "{}", stderr(&output));
     assert_eq!((desk.versions(), desk.state().0.as_str()), ([Some(2), Some(1)], "up_to_date"));
     daemon.wait_until("the second version", |daemon| labels(daemon).contains("snow"));
     let left: Vec<_> =
@@ -124,7 +125,7 @@ fn a_model_that_is_fast_and_wrong_goes_back_by_itself_and_is_never_tried_again()
     assert!(step == "went_back" && reason.contains("detections on average"), "{step}: {reason}");
     daemon.wait_until("the first version again", |daemon| labels(daemon).matches("label").count() > 1);
     let again = desk.follow(&daemon, &["--watch", "1h"]);
-    assert!(again.status.code() == Some(MODEL) && stderr(&again).is_empty(), "{}", stderr(&again));
+    refused(&again, MODEL, "street 2 was left for the version before: a frame has 1.00 detections");
     assert_eq!(desk.state().0, "went_back");
     let listed = desk.succeed(&["list", "--store", "DIR/models"]);
     let listed = String::from_utf8_lossy(&listed.stdout);
@@ -143,7 +144,7 @@ fn a_reload_that_is_rejected_goes_back_at_once_but_a_wrong_configuration_is_wait
     let config = CONFIG.replace("STORE", desk.path("models").to_str().unwrap());
     daemon.rewrite("nonsense = 1\n");
     let output = desk.follow(&daemon, &["--watch", "1h"]);
-    refused(&output, 3, "street 2 proves itself: a reload would be rejected now, whatever the model is: ");
+    refused(&output, 3, "street 2 waits: a reload would be rejected now, whatever the model is: ");
     assert_eq!((desk.versions(), desk.state().0.as_str()), ([Some(1), None], "proving"));
     // It is valid, but its socket cannot be opened, which only the reload finds.
     daemon.rewrite(&config.replace("unix:{dir}/http.sock", "unix:{dir}/missing/http.sock"));
@@ -185,24 +186,31 @@ fn without_a_daemon_a_version_is_installed_and_one_that_breaks_its_promise_is_re
     desk.publish("1");
     let output = desk.follow_from("DIR/published", &[]);
     assert!(output.status.success(), "{}", stderr(&output));
-    assert!(stderr(&output).contains("street 1 is installed, and there is nothing to watch: "), "{}", stderr(&output));
+    assert!(stderr(&output).contains("street 1 is installed, not watched: cannot connect"), "{}", stderr(&output));
     assert_eq!(desk.versions(), [Some(1), None]);
+    // The reason stays.
+    assert!(stderr(&desk.follow_from("DIR/published", &[])).is_empty());
+    let listed = desk.succeed(&["list", "--store", "DIR/models"]);
+    let listed = String::from_utf8_lossy(&listed.stdout);
+    assert!(listed.contains("published: 1 is installed, not watched: cannot connect"), "{listed}");
     desk.make("2", &["--max-latency-p99-ms", "0.0001"]);
     desk.publish("2");
     refused(&desk.follow_from("DIR/published", &[]), 8, "street 2 is refused, and the version in use stays: 99 of 100");
     assert_eq!((desk.versions(), desk.state().0.as_str()), ([Some(1), None], "refused"));
     let again = desk.follow_from("DIR/published", &[]);
-    assert!(again.status.code() == Some(MODEL) && stderr(&again).is_empty(), "{}", stderr(&again));
+    refused(&again, MODEL, "street 2 is refused, and the version in use stays: 99 of 100");
     // A model that cannot be loaded is tried three times.
     fs::write(desk.path("tiny.onnx"), "no model").unwrap();
     desk.make("3", &[]);
     desk.publish("3");
-    for attempt in 1..=3 {
-        let words = format!("(attempt {attempt} of 3)");
+    for attempt in 1..=2 {
+        let words = format!("street 3 waits: it could not be proven, and is tried again (attempt {attempt} of 3): ");
         refused(&desk.follow_from("DIR/published", &[]), MODEL, &words);
     }
-    let again = desk.follow_from("DIR/published", &[]);
-    assert!(again.status.code() == Some(MODEL) && stderr(&again).is_empty(), "{}", stderr(&again));
+    for _ in 0..2 {
+        let words = "street 3 is refused, and the version in use stays: ";
+        refused(&desk.follow_from("DIR/published", &[]), MODEL, words);
+    }
     // Another key: refused as long as it is not trusted, and without being fetched again.
     desk.succeed(&["keys", "DIR/other", "--no-password"]);
     fs::copy(desk.path("street-1.visiond"), desk.path("street-4.visiond")).unwrap();
@@ -219,6 +227,70 @@ fn without_a_daemon_a_version_is_installed_and_one_that_breaks_its_promise_is_re
     follow.args(args.iter().chain(&stranger).map(|arg| arg.replace("DIR", &folder)));
     refused(&follow.output().unwrap(), MODEL, "which is not trusted here");
     assert_eq!(desk.versions(), [Some(1), None]);
+}
+
+#[test]
+fn a_daemon_that_cannot_be_asked_is_waited_for_and_one_that_uses_another_store_is_not_followed() {
+    let desk = Desk::new();
+    let daemon = desk.start();
+    desk.make("2", &[]);
+    desk.publish("2");
+    // It accepts connections, and is not the daemon.
+    let other = Server::start(desk.path("published"), Manner::Whole);
+    let output = desk.following("DIR/published", &["--once", "--url", &other.url]).output().unwrap();
+    refused(&output, 1, "street 2 waits: http://127.0.0.1:");
+    assert_eq!((desk.versions(), desk.state().0.as_str()), ([Some(1), None], "proving"));
+    // A key that cannot be read is corrected later.
+    let url = format!("unix:{}", daemon.path("http.sock").display());
+    fs::write(desk.path("broken.pub"), "no key").unwrap();
+    let output =
+        desk.following("DIR/published", &["--once", "--url", &url, "--key", "DIR/broken.pub"]).output().unwrap();
+    refused(&output, 3, "street 2 waits: ");
+    let mut elsewhere = command();
+    elsewhere.args(["bundle", "follow", "street", "--once", "--url", &url]).arg("--key").arg(desk.path("team.pub"));
+    elsewhere.arg("--store").arg(desk.path("other")).arg("--source").arg(desk.path("published"));
+    let words = format!("the daemon's bundles are in {}: use --store", desk.path("models").display());
+    refused(&elsewhere.output().unwrap(), 3, &words);
+    assert!(!desk.path("other/street/current").exists());
+}
+
+#[test]
+fn a_version_that_is_rolled_back_by_hand_is_no_longer_watched() {
+    let desk = Desk::new();
+    let daemon = desk.start();
+    desk.make("2", &[]);
+    desk.publish("2");
+    let url = format!("unix:{}", daemon.path("http.sock").display());
+    let args = ["--once", "--url", &url, "--watch", "1h"];
+    let follow = desk.following("DIR/published", &args).spawn().unwrap();
+    wait_until("the watch", || desk.state().0 == "watching");
+    desk.succeed(&["rollback", "street", "--store", "DIR/models"]);
+    let output = follow.wait_with_output().unwrap();
+    refused(&output, MODEL, "street 2 is no longer watched: it was rolled back by hand (street 1)");
+    assert_eq!(desk.state(), ("went_back".to_owned(), "rolled back by hand".to_owned()));
+}
+
+#[test]
+fn a_misspelt_name_and_a_source_without_its_scheme_are_reported() {
+    let desk = Desk::new();
+    desk.make("1", &[]);
+    desk.publish("1");
+    let server = Server::start(desk.path("published"), Manner::Missing);
+    let folder = desk.path("published");
+    for source in [folder.to_str().unwrap(), &server.url] {
+        let mut follow = command();
+        follow.args(["bundle", "follow", "stret", "--once", "--source", source, "--store"]).arg(desk.path("models"));
+        let words = "the source has no bundle named stret: check the name, or publish it";
+        refused(&follow.output().unwrap(), INPUT, words);
+    }
+    let listed = desk.succeed(&["list", "--store", "DIR/models"]);
+    let listed = String::from_utf8_lossy(&listed.stdout);
+    assert!(
+        listed.contains("stret                no version yet\n") && listed.contains("  follows http://"),
+        "{listed}"
+    );
+    let output = desk.follow_from("models.example/bundles", &[]);
+    refused(&output, 2, "write https://models.example/bundles, or an absolute folder");
 }
 
 /// How a web server answers.
@@ -238,6 +310,8 @@ enum Manner {
     Endless,
     /// With a redirect.
     Redirect,
+    /// Without an index.
+    Missing,
 }
 
 /// A web server of a folder, which counts the bytes of bodies that it sends.
@@ -294,6 +368,7 @@ fn answer(
     if path.ends_with("index.toml") {
         let bytes = match manner {
             Manner::Redirect => return write!(stream, "HTTP/1.1 302 Found\r\nLocation: https://elsewhere/a\r\n\r\n"),
+            Manner::Missing => return write!(stream, "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"),
             Manner::Endless => {
                 write!(stream, "HTTP/1.1 200 OK\r\nContent-Length: 1000000000\r\n\r\n")?;
                 for _ in 0..100_000 {

@@ -152,6 +152,17 @@ impl Client {
         Ok(client)
     }
 
+    /// Whether no daemon listens at the address: the socket does not exist, or the connection is refused.
+    pub fn finds_no_listener(&self) -> bool {
+        let connected = self.runtime.block_on(async {
+            match &self.address {
+                DaemonAddress::Unix(socket) => in_time(UnixStream::connect(socket)).await.map(drop),
+                DaemonAddress::Tcp(authority) => in_time(TcpStream::connect(authority)).await.map(drop),
+            }
+        });
+        connected.is_err_and(|error| matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused))
+    }
+
     /// Gets the path of the daemon's configuration.
     pub fn config(&self) -> Result<PathBuf, ExitError> {
         #[derive(serde::Deserialize)]

@@ -212,20 +212,29 @@ impl Follower<'_> {
         if refused.is_some() || was_current {
             following.keep_only(None).map_err(refuse)?;
             // What ended badly remains to be seen until there is a newer version.
-            let ended_badly = following
-                .rollout()
-                .is_some_and(|it| matches!(it.step, Step::Refused | Step::WentBack) && it.version == newest);
-            if !ended_badly {
+            let rollout = following.rollout();
+            let bad_end =
+                rollout.as_ref().filter(|it| matches!(it.step, Step::Refused | Step::WentBack) && it.version == newest);
+            if let Some(bad_end) = bad_end {
+                if self.args.once {
+                    state.say(bad_end);
+                }
+            } else {
                 let current = versions.current.as_ref().map(|it| it.manifest.version);
                 match refused {
                     Some(reason) => {
                         let step = if was_current { Step::WentBack } else { Step::Refused };
                         state.set(step, newest, newest, Some(reason.clone()));
                     }
-                    None => state.set(Step::UpToDate, current, newest, None),
+                    None => {
+                        // Why it was not watched.
+                        let same = rollout.as_ref().filter(|it| it.step == Step::UpToDate && it.version == current);
+                        let reason = same.and_then(|it| it.reason.clone());
+                        state.set(Step::UpToDate, current, newest, reason);
+                    }
                 }
             }
-            let is_bad = ended_badly || refused.is_some();
+            let is_bad = bad_end.is_some() || refused.is_some();
             return Ok(Outcome::Ended(if is_bad { Exit::Model } else { Exit::Success }));
         }
         match self.fetch(&state, &index) {
@@ -269,9 +278,14 @@ impl Follower<'_> {
             state.set(Step::Refused, version, version, Some(error.message));
             Ok(error.exit)
         };
+        let wait = |error: ExitError| {
+            state.set(Step::Proving, version, version, Some(error.message));
+            error.exit
+        };
         let keys = match self.args.keys.read() {
             Ok(keys) => keys,
-            Err(error) => return refused(error),
+            // Keys may be installed later.
+            Err(error) => return Ok(wait(error)),
         };
         let (opened, signer) = match Bundle::open_trusted(bundle, &keys) {
             Ok(opened) => opened,
@@ -283,18 +297,19 @@ impl Follower<'_> {
             let message = format!("its file in the source is the bundle {name} {version}: publish the right one");
             return refused(ExitError::new(Exit::Model, message));
         }
+        if let Err(error) = self.daemon(state.name) {
+            return Ok(wait(error));
+        }
         if let Some(fault) = self.fault_of_configuration() {
             let reason =
                 format!("a reload would be rejected now, whatever the model is: correct the configuration: {fault}");
-            state.set(Step::Proving, version, version, Some(reason));
-            return Ok(Exit::Config);
+            return Ok(wait(ExitError::new(Exit::Config, reason)));
         }
         let candidate = match self.store.unpack(bundle, &keys, false) {
             Ok(candidate) => candidate,
             // A later attempt may not meet these.
             Err(error @ (BundleError::Busy(_) | BundleError::NoSpace { .. } | BundleError::Io { .. })) => {
-                state.set(Step::Proving, version, version, Some(error.to_string()));
-                return Ok(refuse(error).exit);
+                return Ok(wait(refuse(error)));
             }
             Err(error) => return refused(refuse(error)),
         };
@@ -304,12 +319,19 @@ impl Follower<'_> {
         let before = self.measure(state.name);
         if let Some((exit, reason)) = self.prove(state, index, &candidate)? {
             let attempts = state.following.read::<Attempt>(ATTEMPT).map_or(0, |attempt| attempt.begun);
-            if exit == Exit::Differs || attempts >= ATTEMPTS {
-                candidate.refuse(&reason).map_err(refuse)?;
-                state.following.keep_only(None).map_err(refuse)?;
+            if exit != Exit::Differs && attempts < ATTEMPTS {
+                let reason =
+                    format!("it could not be proven, and is tried again (attempt {attempts} of {ATTEMPTS}): {reason}");
+                return Ok(wait(ExitError::new(exit, reason)));
             }
+            candidate.refuse(&reason).map_err(refuse)?;
+            state.following.keep_only(None).map_err(refuse)?;
             state.set(Step::Refused, version, version, Some(reason));
             return Ok(exit);
+        }
+        // The proof may have taken minutes.
+        if let Err(error) = self.daemon(state.name) {
+            return Ok(wait(error));
         }
         let proof = candidate.manifest.proof.as_ref();
         let max_latency_p99_us = proof.and_then(|proof| proof.max_latency_p99_ms).map(|ms| (ms * 1e3) as u64);
@@ -346,28 +368,17 @@ impl Follower<'_> {
                 Ok(None)
             }
             Err(Failed::Proof(reason, _)) => Ok(Some((Exit::Differs, reason))),
-            Err(Failed::Other(error)) => {
-                let reason = format!("{} (attempt {} of {ATTEMPTS})", error.message, attempt.begun);
-                Ok(Some((error.exit, reason)))
-            }
+            Err(Failed::Other(error)) => Ok(Some((error.exit, error.message))),
         }
     }
 
     /// Makes the daemon use the current version, and watches it.
     fn switch(&self, state: &State<'_>, mut watch: Watch) -> Result<Exit, ExitError> {
         let version = Some(watch.version);
-        let found = self.client().and_then(|client| Ok((self.sample(&client, state.name)?, client)));
-        let idle = match found {
-            Ok((sample, client)) if sample.models > 0 => Ok(client),
-            Ok(_) => Err(format!("no model of the daemon uses it: set `bundle = \"{}\"` of one", state.name)),
-            Err(error) => Err(error.message),
-        };
-        let client = match idle {
+        // A daemon that cannot be asked just now is asked again in the next turn.
+        let client = match self.daemon(state.name)? {
             Ok(client) => client,
-            Err(why) => {
-                note(&format!("{} {} is installed, and there is nothing to watch: {why}", state.name, watch.version));
-                return end(state, Step::UpToDate, version, None, Exit::Success);
-            }
+            Err(why) => return end(state, Step::UpToDate, version, Some(why), Exit::Success),
         };
         match reload::request(&client) {
             Ok(outcome) if outcome.applied => {}
@@ -404,21 +415,41 @@ impl Follower<'_> {
         let version = Some(watch.version);
         state.set(Step::Watching, version, version, None);
         let mut judge = Judge::new(watch.limits.clone(), Instant::now());
+        let mut frames = 0;
         loop {
             let left_s = watch.ends_unix_s.unwrap_or(0).saturating_sub(unix_s());
             // A clock that was set back does not make it longer.
             let left = Duration::from_secs(left_s).min(self.args.watch);
             if left.is_zero() {
+                let time = format_duration(self.args.watch);
+                let judged = if watch.limits.before.is_none() {
+                    "its cameras were not measured before, so they were not compared".to_owned()
+                } else if frames < FRAMES {
+                    format!("{frames} frames came, so latency and detections were not judged")
+                } else {
+                    "its cameras fare no worse".to_owned()
+                };
+                note(&format!("{} {} stays: watched for {time}, {judged}", state.name, watch.version));
                 return end(state, Step::UpToDate, version, None, Exit::Success);
             }
             thread::sleep(POLL.min(left));
-            let current = self.store.versions(state.name).map_err(refuse)?.current.map(|it| it.manifest.version);
+            let versions = self.store.versions(state.name).map_err(refuse)?;
+            let current = versions.current.map(|it| it.manifest.version);
             if current != version {
+                if let Some(reason) = versions.refused.get(&watch.version) {
+                    let now = current.map_or_else(String::new, |current| format!(" ({} {current})", state.name));
+                    let (name, version) = (state.name, watch.version);
+                    note(&format!("{name} {version} is no longer watched: it was rolled back by hand{now}"));
+                    return end(state, Step::WentBack, Some(version), Some(reason.clone()), Exit::Model);
+                }
                 note(&format!("{} {} is no longer watched: another version was installed", state.name, watch.version));
                 return end(state, Step::UpToDate, current, None, Exit::Success);
             }
             let sample = self.client().and_then(|client| self.sample(&client, state.name));
             let now = Instant::now();
+            if let Ok(sample) = &sample {
+                frames = sample.totals.since(&watch.limits.at_switch).frames;
+            }
             let reason = match sample {
                 Err(_) => judge.silence(now),
                 Ok(sample) if watch.started_at.is_empty() || sample.started_at == watch.started_at => {
@@ -525,6 +556,33 @@ impl Follower<'_> {
         }
     }
 
+    /// Returns the daemon that uses the bundle, or why nothing can be watched: no daemon runs, or none of its models uses the bundle.
+    ///
+    /// # Errors
+    /// If it is not known, because the daemon does not answer as it should, or if it uses the bundle of another store.
+    fn daemon(&self, name: &str) -> Result<Result<Client, String>, ExitError> {
+        let client = self.client()?;
+        let report: StatusReport = match client.get_json("/api/v1/status") {
+            Ok(report) => report,
+            Err(error) if client.finds_no_listener() => return Ok(Err(error.message)),
+            Err(error) => return Err(error),
+        };
+        if self.sample_of(&report, name).models > 0 {
+            return Ok(Ok(client));
+        }
+        let mut models = report.models.iter();
+        let elsewhere = models.find(|model| model.bundle.as_ref().is_some_and(|bundle| bundle.name == name));
+        match elsewhere {
+            Some(model) => {
+                // STORE/NAME/VERSION/model
+                let store = Path::new(&model.file).ancestors().nth(3).unwrap_or(Path::new("/"));
+                let message = format!("the daemon's bundles are in {}: use --store", store.display());
+                Err(ExitError::new(Exit::Config, message))
+            }
+            None => Ok(Err(format!("no model of the daemon uses it: set `bundle = \"{name}\"` of one"))),
+        }
+    }
+
     fn client(&self) -> Result<Client, ExitError> {
         let daemon = DaemonArgs { config: self.args.config.clone(), url: self.args.url.clone() };
         Client::find(&daemon, self.args.config.as_deref())
@@ -532,11 +590,14 @@ impl Follower<'_> {
 
     /// Reads the daemon's status.
     fn sample(&self, client: &Client, name: &str) -> Result<Sample, ExitError> {
-        let report: StatusReport = client.get_json("/api/v1/status")?;
+        Ok(self.sample_of(&client.get_json("/api/v1/status")?, name))
+    }
+
+    fn sample_of(&self, report: &StatusReport, name: &str) -> Sample {
         let folder = fs::canonicalize(self.store.folder(name)).unwrap_or_else(|_| self.store.folder(name));
         // Any version of it: before a reload the daemon runs another one than the current one.
         let is_ours = |file: &Path| fs::canonicalize(file).as_deref().unwrap_or(file).starts_with(&folder);
-        Ok(Sample::of(&report, |file| is_ours(Path::new(file))))
+        Sample::of(report, |file| is_ours(Path::new(file)))
     }
 }
 
@@ -568,13 +629,17 @@ fn is_url(source: &str) -> bool {
 fn source(text: &str) -> Result<String, String> {
     if is_url(text) {
         check_url(text)?;
+    } else if !Path::new(text).is_absolute() && !Path::new(text).is_dir() {
+        return Err(format!("write https://{text}, or an absolute folder"));
     }
     Ok(text.to_owned())
 }
 
 fn watch_time(text: &str) -> Result<Duration, String> {
     let time = parse_duration(text).ok().filter(|time| *time <= Duration::from_secs(7 * 24 * 3600));
-    time.ok_or_else(|| format!("expected 0, or a time up to {}", format_duration(Duration::from_secs(7 * 24 * 3600))))
+    time.ok_or_else(|| {
+        format!("expected 0, or a time such as 30s, up to {}", format_duration(Duration::from_secs(7 * 24 * 3600)))
+    })
 }
 
 /// Returns a time around this one, so that a thousand devices do not ask at once.

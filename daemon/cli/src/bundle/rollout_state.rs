@@ -27,13 +27,19 @@ impl State<'_> {
         if before.as_ref() == Some(&rollout) {
             return;
         }
-        let line = format!("{} {}", self.name, described(&rollout));
-        if rollout.reason.is_some() {
+        self.say(&rollout);
+        self.write(&rollout);
+    }
+
+    /// Says a state.
+    pub fn say(&self, rollout: &Rollout) {
+        let line = format!("{} {}", self.name, described(rollout));
+        // What needs no remedy is silenced by `-q`.
+        if rollout.reason.is_some() && rollout.step != Step::UpToDate {
             complain(&line);
         } else {
             note(&line);
         }
-        self.write(&rollout);
     }
 
     /// Notes how much is here.
@@ -56,9 +62,11 @@ impl State<'_> {
 pub fn described(rollout: &Rollout) -> String {
     let version = rollout.version.map(|version| format!("{version} ")).unwrap_or_default();
     let what = match rollout.step {
+        Step::UpToDate if rollout.reason.is_some() => "is installed, not watched",
         Step::UpToDate => "is the newest version",
         Step::Unreachable => "waits for its source, which is asked again later",
         Step::Fetching => "is fetched",
+        Step::Proving if rollout.reason.is_some() => "waits",
         Step::Proving => "proves itself",
         Step::Watching => "is in use, and watched",
         Step::Refused => "is refused, and the version in use stays",
