@@ -378,6 +378,11 @@ fn a_model_is_a_file_or_a_bundle() {
     assert_eq!(config.bundles.directory.as_deref(), Some(Path::new("/etc/v/models")));
     for (keys, wanted) in [
         ("", "1:1 `[model]` needs the key `path` or `bundle`: name a file, or an installed bundle"),
+        (
+            "bundle = \"street-3.visiond\"",
+            "3:10 `model.bundle` must be a name of 1 to 64 letters (a-z, A-Z), digits, - and _, not \"street-3.visiond\": \
+             write \"street\"",
+        ),
         ("path = \"a\"\nbundle = \"b\"", "4:10 a model has a `path` or a `bundle`, not both: remove one"),
         (
             "bundle = \"../x\"",
@@ -704,6 +709,12 @@ fn frames_in_shared_memory_need_a_shape_and_the_socket() {
         without.contains("the program needs the path of visiond's socket: write {socket} in its place"),
         "{without}"
     );
+    for container in ["", "container = \"y4m\"", "container = \"raw\""] {
+        let source = format!("type = \"command\"\n{container}\n{socket}");
+        let text = format!("{MODEL}[[camera]]\nname = \"gate\"\n[camera.source]\n{source}\n[nothing]");
+        let said = sentences(&text).join("|");
+        assert!(said.contains("{socket} needs `container = \"shm\"`"), "{container}: {said}");
+    }
     let twice = said(&format!("{socket}\n{shape}\nfd = 3"));
     assert!(twice.contains("come through no descriptor: remove `fd`"), "{twice}");
 }

@@ -562,6 +562,13 @@ impl Checks<'_> {
         }
         if command.container.is(&CommandContainer::Shm) {
             self.shared_frames(command);
+        } else if command.container.value.is_some()
+            && command.command.value.as_ref().is_some_and(|words| words.iter().any(|word| word.contains(SOCKET)))
+        {
+            self.error(
+                &command.command.place,
+                format!("{SOCKET} needs `container = \"shm\"`: add it, or remove {SOCKET}"),
+            );
         }
     }
 

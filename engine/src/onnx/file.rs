@@ -618,7 +618,11 @@ pub(super) fn foreign_format(bytes: &[u8]) -> Option<&'static str> {
         (b"RIFF", "a WebP picture or an AVI video: see whether the model and the source are swapped"),
         (b"PK\x03\x04", "a ZIP archive, perhaps a PyTorch model: unpack it, or export the model to ONNX"),
         (b"\x1f\x8b", "a gzip archive: unpack it"),
-        (b"\x28\xb5\x2f\xfd", "a zstd archive: unpack it"),
+        (
+            b"\x28\xb5\x2f\xfd",
+            "a bundle or another zstd archive: install a bundle with `visiond bundle install`, and write `bundle = \"NAME\"` in \
+             place of `path`; unpack another archive",
+        ),
         (b"ftrt", "a TensorRT engine: name the .onnx file that it was built from"),
         (b"ptrt", "a TensorRT engine: name the .onnx file that it was built from"),
         (b"vtrt", "a TensorRT engine: name the .onnx file that it was built from"),

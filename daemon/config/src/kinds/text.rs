@@ -35,6 +35,9 @@ pub fn name() -> KeyKind<String> {
         if is_name(text) {
             return Ok(text.to_owned());
         }
+        // A bundle's file is NAME-VERSION.visiond.
+        let of_file = text.strip_suffix(".visiond").map(|name| name.trim_end_matches(|c: char| c.is_ascii_digit()));
+        let text = of_file.and_then(|name| name.strip_suffix('-')).unwrap_or(text);
         let proposal: String = text.chars().map(|c| if in_name(c) { c } else { '-' }).collect();
         let proposal = Some(proposal.trim_matches('-')).filter(|proposal| is_name(proposal));
         Err(proposal.map_or(String::new(), |proposal| format!(": write {}", quote(proposal))).into())
