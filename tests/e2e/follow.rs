@@ -145,6 +145,8 @@ fn a_reload_that_is_rejected_goes_back_at_once_but_a_wrong_configuration_is_wait
     daemon.rewrite("nonsense = 1\n");
     let output = desk.follow(&daemon, &["--watch", "1h"]);
     refused(&output, 3, "street 2 waits: a reload would be rejected now, whatever the model is: ");
+    assert!(stderr(&output).contains("visiond.toml:1:1: unknown key `nonsense`"), "{}", stderr(&output));
+    assert!(!stderr(&output).contains("1 | nonsense"), "{}", stderr(&output));
     assert_eq!((desk.versions(), desk.state().0.as_str()), ([Some(1), None], "proving"));
     // It is valid, but its socket cannot be opened, which only the reload finds.
     daemon.rewrite(&config.replace("unix:{dir}/http.sock", "unix:{dir}/missing/http.sock"));

@@ -383,7 +383,7 @@ impl Follower<'_> {
         match reload::request(&client) {
             Ok(outcome) if outcome.applied => {}
             Ok(outcome) => {
-                let why = one_line(&outcome.error.unwrap_or_default());
+                let why = first_error(&outcome.error.unwrap_or_default());
                 let exit = Exit::from_code(outcome.exit_status).unwrap_or(Exit::Model);
                 return self.go_back(
                     state,
@@ -536,7 +536,7 @@ impl Follower<'_> {
     fn fault_of_configuration(&self) -> Option<String> {
         let client = self.client().ok()?;
         let preview = check::preview(&client, &client.config().ok()?).ok()?;
-        preview.error.filter(|_| !preview.valid).map(|error| one_line(&error))
+        preview.error.filter(|_| !preview.valid).map(|error| first_error(&error))
     }
 
     /// Measures how cameras fare with the current version; `None` if none uses it.
@@ -546,6 +546,7 @@ impl Follower<'_> {
         }
         let sample = || self.client().and_then(|client| self.sample(&client, name)).ok();
         let begin = sample().filter(|begin| begin.models > 0)?;
+        note(&format!("{name}: measures the version in use"));
         let until = Instant::now() + self.args.watch;
         loop {
             let end = sample()?;
@@ -614,8 +615,10 @@ fn end(
     Ok(exit)
 }
 
-fn one_line(errors: &str) -> String {
-    errors.lines().collect::<Vec<_>>().join("; ")
+/// Returns the first error of a daemon's text, without the excerpt of the file and without warnings.
+fn first_error(errors: &str) -> String {
+    let is_error = |line: &&str| !line.starts_with(' ') && !line.contains(": warning: ");
+    errors.lines().find(is_error).unwrap_or(errors).to_owned()
 }
 
 fn name(text: &str) -> Result<String, String> {

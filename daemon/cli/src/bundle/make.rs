@@ -29,7 +29,7 @@ pub struct Args {
     name: String,
 
     /// Version: a number greater than that of each earlier bundle of this name
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = version)]
     version: u64,
 
     /// Write the bundle to this file [default: NAME-VERSION.visiond]
@@ -93,6 +93,10 @@ Examples:
   visiond detect --json --model yolo11n.onnx pictures/* > expected.json
   visiond bundle make yolo11n.onnx --name street --version 7 \\
     --pictures pictures --reference expected.json --max-latency-p99-ms 40";
+
+fn version(text: &str) -> Result<u64, String> {
+    text.parse().map_err(|_| "expected a whole number, such as 2".to_owned())
+}
 
 /// Makes a bundle.
 pub fn run(args: Args) -> Result<Exit, ExitError> {
