@@ -620,8 +620,8 @@ pub(super) fn foreign_format(bytes: &[u8]) -> Option<&'static str> {
         (b"\x1f\x8b", "a gzip archive: unpack it"),
         (
             b"\x28\xb5\x2f\xfd",
-            "a bundle or another zstd archive: install a bundle with `visiond bundle install`, and write `bundle = \"NAME\"` in \
-             place of `path`; unpack another archive",
+            "a zstd archive: if it is a bundle, install it with `visiond bundle install`, and write `bundle = \"NAME\"` in place of \
+             `path`; otherwise unpack it",
         ),
         (b"ftrt", "a TensorRT engine: name the .onnx file that it was built from"),
         (b"ptrt", "a TensorRT engine: name the .onnx file that it was built from"),
