@@ -152,6 +152,14 @@ pub enum BundleError {
         /// The bundle's name.
         name: String,
     },
+    /// Another version is current than the one to go back from.
+    #[error("{name} {version} is not the version in use, so it cannot be left: another one was installed meanwhile")]
+    NotCurrent {
+        /// The bundle's name.
+        name: String,
+        /// The version that was expected to be current.
+        version: u64,
+    },
     /// Nothing of that name is installed.
     #[error("no bundle named {name} is installed in {folder}: install one with `visiond bundle install`")]
     NotInstalled {

@@ -16,13 +16,16 @@ use super::error::BundleError;
 use super::following::Following;
 use super::index::Index;
 use super::read::hex;
-use super::source::{BundleSource, SourceError};
+use super::source::{BundleSource, Piece, SourceError};
 use super::store::check_space;
 
-/// Attempts in a row that may bring nothing before the source counts as away.
+/// Attempts in a row that may bring next to nothing before the source counts as away.
 const ATTEMPTS: u32 = 3;
 
-/// The pause after a connection that was cut; after each further one that brought nothing, twice as long.
+/// The fewest bytes of an attempt that brought something.
+const FEWEST_BYTES: u64 = 64 << 10;
+
+/// The pause after a connection that was cut; after each further one that brought next to nothing, twice as long.
 const PAUSE: Duration = Duration::from_millis(250);
 
 /// How a bundle is fetched.
@@ -79,14 +82,20 @@ pub fn fetch(
         check_space(following.folder(), index.bytes - fetched.have)?;
         let before = fetched.have;
         let mut failed = Ok(());
-        let read = source.read_range(&index.path(), before..index.bytes, &mut |bytes| {
-            failed = fetched.add(bytes, following);
+        let read = source.read_range(&index.path(), before..index.bytes, &mut |piece| {
+            let read = match piece {
+                Piece::Bytes(bytes) => {
+                    failed = fetched.add(bytes, following);
+                    bytes.len()
+                }
+                Piece::Skipped(bytes) => bytes,
+            };
             let percent = (u128::from(fetched.have) * 100 / u128::from(index.bytes)) as u8;
             if failed.is_ok() && shown != Some(percent) {
                 shown = Some(percent);
                 progress(percent);
             }
-            pace.wait(bytes.len());
+            pace.wait(read);
             if failed.is_err() || Instant::now() >= limits.deadline {
                 ControlFlow::Break(())
             } else {
@@ -111,9 +120,9 @@ pub fn fetch(
             let (path, have, bytes) = (index.path(), fetched.have, index.bytes);
             return Err(FetchError::Unfinished { path, have, bytes });
         }
-        in_vain = if fetched.have > before { 0 } else { in_vain + 1 };
+        in_vain = if fetched.have >= before + FEWEST_BYTES { 0 } else { in_vain + 1 };
         if let Err(error) = read
-            && in_vain == ATTEMPTS
+            && in_vain >= ATTEMPTS
         {
             return Err(error.into());
         }

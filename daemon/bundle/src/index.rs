@@ -11,6 +11,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Read, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
@@ -148,7 +149,13 @@ pub fn publish(bundle: &Path, folder: &Path, again: bool) -> Result<Published, B
     opened.check_files()?;
     let (name, version) = (opened.manifest().name.clone(), opened.manifest().version);
     let folder = folder.join(&name);
-    fs::create_dir_all(&folder).map_err(BundleError::io("create", &folder))?;
+    // From the outermost that is missing.
+    let missing: Vec<_> =
+        folder.ancestors().take_while(|it| !it.as_os_str().is_empty() && !it.is_dir()).map(Path::to_owned).collect();
+    for folder in missing.into_iter().rev() {
+        fs::create_dir(&folder).map_err(BundleError::io("create", &folder))?;
+        open_to_readers(&folder, 0o755);
+    }
     let path = folder.join(INDEX);
     let before = match fs::read(&path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => None,
@@ -172,15 +179,23 @@ pub fn publish(bundle: &Path, folder: &Path, again: bool) -> Result<Published, B
             [format!("{version}.visiond")].into_iter().chain((2..).map(|nth: u32| format!("{version}.{nth}.visiond")));
         index.file = names.into_iter().find(|name| !folder.join(name).exists()).unwrap_or_default();
         let file = folder.join(&index.file);
+        open_to_readers(&copied, 0o644);
         fs::rename(&copied, &file).map_err(BundleError::io("write", &file))?;
         // Syncs the folder as well, after both names. Hashes and numbers can always be written as TOML.
         let text = toml::to_string(&index).unwrap_or_default();
         write_atomically(&path, text.as_bytes()).map_err(BundleError::io("write", &path))?;
+        open_to_readers(&path, 0o644);
         Ok(Published { index, is_same: false })
     })();
     // Gone where all went well.
     let _ = fs::remove_file(&copied);
     published
+}
+
+/// Lets every user read what was published, whatever the mask of this process is: a web server runs as a user of its own.
+fn open_to_readers(path: &Path, mode: u32) {
+    // The file system of a stick may have no modes.
+    let _ = fs::set_permissions(path, fs::Permissions::from_mode(mode));
 }
 
 /// Copies a bundle to `to`, and returns its index without the file's name.

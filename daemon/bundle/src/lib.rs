@@ -35,7 +35,7 @@ pub use index::{Index, PART_BYTES, Published, check_followed, publish};
 pub use manifest::{BundleFile, BundleModel, Manifest, Proof};
 pub use read::Bundle;
 pub use signature::{Signer, TrustedKeys};
-pub use source::{BundleSource, FolderSource, SourceError, Take};
+pub use source::{BundleSource, FolderSource, Piece, SourceError, Take};
 pub use write::{Sources, generate_key, sign, write};
 
 /// The manifest's name in the archive.

@@ -16,15 +16,25 @@ pub trait BundleSource {
     /// If it cannot be read, or is larger; not more than `most` bytes are kept of it.
     fn read_small(&mut self, path: &str, most: u64) -> Result<Vec<u8>, SourceError>;
 
-    /// Gives bytes of a file to `take`, from the range's begin on, in order, until its end or until `take` breaks.
+    /// Gives bytes of a file to `take`, from the range's begin on, in order, until its end or until `take` breaks. Bytes before the
+    /// range that had to be read are [`Piece::Skipped`].
     ///
     /// # Errors
     /// If the file cannot be read, or ends before the range does. `take` got the bytes before that.
     fn read_range(&mut self, path: &str, range: Range<u64>, take: &mut Take<'_>) -> Result<(), SourceError>;
 }
 
+/// What a source has read of a file.
+#[derive(Debug, Clone, Copy)]
+pub enum Piece<'a> {
+    /// The next bytes of the range.
+    Bytes(&'a [u8]),
+    /// So many bytes before the range.
+    Skipped(usize),
+}
+
 /// Takes the bytes of a range, piece by piece, as long as it continues.
-pub type Take<'a> = dyn FnMut(&[u8]) -> ControlFlow<()> + 'a;
+pub type Take<'a> = dyn FnMut(Piece<'_>) -> ControlFlow<()> + 'a;
 
 /// Why a source gives no bundle. A later attempt may succeed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -126,7 +136,7 @@ impl BundleSource for FolderSource {
                 Ok(0) => return Err(failed(io::Error::other(format!("it ends {left} bytes early: publish it again")))),
                 Ok(read) => {
                     left -= read as u64;
-                    if take(&buffer[..read]).is_break() {
+                    if take(Piece::Bytes(&buffer[..read])).is_break() {
                         return Ok(());
                     }
                 }

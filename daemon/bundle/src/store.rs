@@ -239,16 +239,21 @@ impl Store {
         Ok(candidate)
     }
 
-    /// Goes back to the previous version; the current one is then not tried again.
+    /// Goes back to the previous version; the current one is then not tried again. With `expected`, only if that is the current one.
     ///
     /// # Errors
-    /// If there is none, or the link cannot be replaced. Then the version is as before.
-    pub fn roll_back(&self, name: &str, reason: &str) -> Result<Switched, BundleError> {
+    /// If there is none, another version is current than is expected, or the link cannot be replaced. Then the version is as before.
+    pub fn roll_back(&self, name: &str, expected: Option<u64>, reason: &str) -> Result<Switched, BundleError> {
         if check_name(name).is_err() || !self.folder.join(name).is_dir() {
             return Err(BundleError::NotInstalled { name: name.to_owned(), folder: self.folder.clone() });
         }
         let place = self.lock(name)?;
         let versions = self.versions(name)?;
+        if let Some(version) = expected
+            && versions.current.as_ref().is_none_or(|current| current.manifest.version != version)
+        {
+            return Err(BundleError::NotCurrent { name: name.to_owned(), version });
+        }
         let Some(now) = versions.previous else {
             return Err(BundleError::NothingBefore { name: name.to_owned() });
         };
@@ -262,6 +267,22 @@ impl Store {
         place.point(CURRENT, now.folder.file_name().unwrap_or_default().as_ref())?;
         let left = noted.and(remove_if_there(&place.folder.join(PREVIOUS))).and(place.clean()).err();
         Ok(Switched { now, left })
+    }
+
+    /// Lets a version that was gone back from be installed again, because something else was at fault.
+    ///
+    /// # Errors
+    /// If another process changes the bundle, or the folder cannot be written.
+    pub fn forgive(&self, name: &str, version: u64) -> Result<(), BundleError> {
+        let place = self.lock(name)?;
+        place.forgive(version)?;
+        let current = installed(&place.folder, CURRENT).map(|it| it.manifest.version);
+        match current {
+            Some(current) if current < version && written_newest(&place.folder)? == Some(version) => {
+                place.write(NEWEST, &format!("{current}\n"))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Begins to follow a bundle, whose name is valid: to fetch newer versions.

@@ -166,9 +166,9 @@ fn going_back_refuses_the_version_and_leaves_nothing_to_go_back_to() {
         desk.install(&desk.bundle(version)).unwrap();
     }
     assert!(!desk.path("models/street/5").exists(), "two versions are kept");
-    assert_eq!(desk.store().roll_back("street", "by hand").unwrap().now.manifest.version, 6);
-    assert!(matches!(desk.store().roll_back("street", "by hand"), Err(BundleError::NothingBefore { .. })));
-    assert!(matches!(desk.store().roll_back("yard", "by hand"), Err(BundleError::NotInstalled { .. })));
+    assert_eq!(desk.store().roll_back("street", None, "by hand").unwrap().now.manifest.version, 6);
+    assert!(matches!(desk.store().roll_back("street", None, "by hand"), Err(BundleError::NothingBefore { .. })));
+    assert!(matches!(desk.store().roll_back("yard", None, "by hand"), Err(BundleError::NotInstalled { .. })));
     let error = desk.install(&desk.bundle(7)).unwrap_err();
     assert!(matches!(error, BundleError::Refused { version: 7, .. }), "{error}");
     desk.install(&desk.bundle(8)).unwrap();
@@ -180,6 +180,25 @@ fn going_back_refuses_the_version_and_leaves_nothing_to_go_back_to() {
 }
 
 #[test]
+fn only_the_version_that_is_expected_is_left_and_one_that_is_forgiven_is_tried_again() {
+    let desk = Desk::new();
+    for version in [5, 6] {
+        desk.install(&desk.bundle(version)).unwrap();
+    }
+    let failed = desk.store().roll_back("street", Some(5), "it is slow");
+    assert!(matches!(failed, Err(BundleError::NotCurrent { version: 5, .. })), "{failed:?}");
+    assert_eq!(desk.store().versions("street").unwrap().current.unwrap().manifest.version, 6);
+    assert!(desk.store().versions("street").unwrap().refused.is_empty());
+    desk.store().roll_back("street", Some(6), "the reload was rejected").unwrap();
+    desk.store().forgive("street", 6).unwrap();
+    assert!(matches!(desk.install(&desk.bundle(4)), Err(BundleError::NotNewer { newest: 5, .. })));
+    assert_eq!(desk.install(&desk.bundle(6)).unwrap().manifest.version, 6);
+    // The version in use stays the newest.
+    desk.store().forgive("street", 6).unwrap();
+    assert_eq!(desk.store().versions("street").unwrap().newest, Some(6));
+}
+
+#[test]
 fn a_cut_lets_no_older_version_in_and_a_version_that_somebody_removed_can_be_left() {
     let desk = Desk::new();
     for version in [1, 3] {
@@ -187,12 +206,12 @@ fn a_cut_lets_no_older_version_in_and_a_version_that_somebody_removed_can_be_lef
     }
     // Cut before the newest version was noted.
     fs::remove_file(desk.path("models/street/newest")).unwrap();
-    desk.store().roll_back("street", "by hand").unwrap();
+    desk.store().roll_back("street", None, "by hand").unwrap();
     assert!(matches!(desk.install(&desk.bundle(2)), Err(BundleError::NotNewer { newest: 3, .. })));
     desk.install(&desk.bundle(4)).unwrap();
     fs::remove_dir_all(desk.path("models/street/4")).unwrap();
     assert!(desk.store().list().unwrap()[0].current.is_none());
-    assert_eq!(desk.store().roll_back("street", "it is gone").unwrap().now.manifest.version, 1);
+    assert_eq!(desk.store().roll_back("street", None, "it is gone").unwrap().now.manifest.version, 1);
     fs::remove_dir_all(desk.path("models/street/1")).unwrap();
     assert_eq!(desk.install(&desk.bundle(5)).unwrap().manifest.version, 5);
 }

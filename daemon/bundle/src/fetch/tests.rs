@@ -8,7 +8,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::index::{PART_BYTES, publish};
-use crate::source::{FolderSource, Take};
+use crate::source::{FolderSource, Piece, Take};
 use crate::store::Store;
 use crate::{BundleModel, Manifest, generate_key, sign, write};
 
@@ -62,7 +62,7 @@ impl BundleSource for Flaky {
                 *times -= 1;
             }
             self.given += piece.len() as u64;
-            if take(&piece).is_break() {
+            if take(Piece::Bytes(&piece)).is_break() {
                 return Ok(());
             }
         }
@@ -140,6 +140,36 @@ fn a_source_that_gives_nothing_is_given_up_and_one_process_follows_a_bundle() {
     assert!(matches!(failed, Err(FetchError::Source(SourceError::Unreadable { .. }))), "{failed:?}");
     let again = Store::new(folder.path().join("models")).follow("street");
     assert!(matches!(again, Err(BundleError::Followed(_))), "{again:?}");
+}
+
+#[test]
+fn a_source_that_gives_next_to_nothing_is_given_up() {
+    let (_folder, following) = store();
+    let mut source = Flaky::new(1_000);
+    let index = source.index();
+    let failed = fetch(&mut source, &index, &following, &limits(), &mut |_| {});
+    assert!(matches!(failed, Err(FetchError::Source(SourceError::Unreadable { .. }))), "{failed:?}");
+    assert_eq!(source.given, 1_000 * u64::from(ATTEMPTS), "what is here stays");
+}
+
+#[test]
+fn bytes_that_are_skipped_end_at_the_deadline() {
+    /// A server without ranges, whose file is endless before what is wanted.
+    struct Skipping;
+    impl BundleSource for Skipping {
+        fn read_small(&mut self, path: &str, _: u64) -> Result<Vec<u8>, SourceError> {
+            Err(SourceError::Unreadable { path: path.to_owned(), reason: "there is none".to_owned() })
+        }
+        fn read_range(&mut self, _: &str, _: Range<u64>, take: &mut Take<'_>) -> Result<(), SourceError> {
+            while take(Piece::Skipped(1_000)).is_continue() {}
+            Ok(())
+        }
+    }
+    let (_folder, following) = store();
+    let index = Flaky::new(0).index();
+    let over = FetchLimits { max_rate_bytes_s: Some(1_000_000), deadline: Instant::now() };
+    let failed = fetch(&mut Skipping, &index, &following, &over, &mut |_| {});
+    assert!(matches!(failed, Err(FetchError::Unfinished { have: 0, .. })), "{failed:?}");
 }
 
 #[test]

@@ -31,6 +31,7 @@ pub fn refuse(error: BundleError) -> ExitError {
         | BundleError::NotNewerThanPublished { .. }
         | BundleError::Refused { .. } => Exit::Model,
         BundleError::NothingBefore { .. }
+        | BundleError::NotCurrent { .. }
         | BundleError::NotInstalled { .. }
         | BundleError::Busy(_)
         | BundleError::Followed(_) => Exit::Failure,

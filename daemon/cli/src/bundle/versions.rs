@@ -143,7 +143,7 @@ fn number(version: Option<&ListedVersion>) -> String {
 
 /// Goes back to the version before.
 pub fn roll_back(args: &RollbackArgs) -> Result<Exit, ExitError> {
-    let switched = args.store.open().roll_back(&args.name, &args.reason).map_err(refuse)?;
+    let switched = args.store.open().roll_back(&args.name, None, &args.reason).map_err(refuse)?;
     note(&format!(
         "{} is at version {} again: `sudo visiond reload` makes the daemon use it",
         args.name, switched.now.manifest.version

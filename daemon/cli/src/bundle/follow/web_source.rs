@@ -26,7 +26,7 @@ use tokio::net::TcpStream;
 use tokio::runtime::Runtime;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
-use visiond_bundle::{BundleSource, SourceError, Take};
+use visiond_bundle::{BundleSource, Piece, SourceError, Take};
 use visiond_system::certificate_fault::{CertificateFault, WallClock};
 use visiond_system::exit::{Exit, ExitError};
 
@@ -181,11 +181,14 @@ impl WebSource {
             while let Some(bytes) = next(&mut body).await? {
                 let begin = usize::try_from(skipped).unwrap_or(usize::MAX).min(bytes.len());
                 skipped -= begin as u64;
+                if begin > 0 && take(Piece::Skipped(begin)).is_break() {
+                    return Ok(());
+                }
                 let end = usize::try_from(left).unwrap_or(usize::MAX).min(bytes.len() - begin) + begin;
                 let bytes = bytes.slice(begin..end);
                 left -= bytes.len() as u64;
                 // More than was requested is not read.
-                if (!bytes.is_empty() && take(&bytes).is_break()) || left == 0 {
+                if (!bytes.is_empty() && take(Piece::Bytes(&bytes)).is_break()) || left == 0 {
                     return Ok(());
                 }
             }
