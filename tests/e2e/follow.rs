@@ -113,10 +113,10 @@ fn a_model_that_is_fast_and_wrong_goes_back_by_itself_and_is_never_tried_again()
     // It keeps its promises, and detects an eighth of what the one before did.
     desk.make_with("2", "max_detections = 1");
     desk.publish("2");
-    let output = desk.follow(&daemon, &["--watch", "1h"]);
+    let output = desk.follow(&daemon, &["--watch", "20s"]);
     assert_eq!(output.status.code(), Some(MODEL), "{}", stderr(&output));
     assert!(
-        stderr(&output).contains("street 2 was left for the version before: a frame has 1.00 detections"),
+        stderr(&output).contains("street 2 was left for the version before: a frame of gate has 1.00 detections"),
         "{}",
         stderr(&output)
     );
@@ -129,8 +129,8 @@ fn a_model_that_is_fast_and_wrong_goes_back_by_itself_and_is_never_tried_again()
     assert_eq!(desk.state().0, "went_back");
     let listed = desk.succeed(&["list", "--store", "DIR/models"]);
     let listed = String::from_utf8_lossy(&listed.stdout);
-    assert!(listed.contains("2 is refused: a frame has 1.00 detections"), "{listed}");
-    assert!(listed.contains("published: 2 was left for the version before: a frame has"), "{listed}");
+    assert!(listed.contains("2 is refused: a frame of gate has 1.00 detections"), "{listed}");
+    assert!(listed.contains("published: 2 was left for the version before: a frame of gate has"), "{listed}");
     let log = daemon.terminate().log;
     assert_eq!(log.matches("reloaded").count(), 2, "{log}");
 }
@@ -150,7 +150,7 @@ fn a_reload_that_is_rejected_goes_back_at_once_but_a_wrong_configuration_is_wait
     assert_eq!((desk.versions(), desk.state().0.as_str()), ([Some(1), None], "proving"));
     // It is valid, but its socket cannot be opened, which only the reload finds.
     daemon.rewrite(&config.replace("unix:{dir}/http.sock", "unix:{dir}/missing/http.sock"));
-    let output = desk.follow(&daemon, &["--watch", "1h"]);
+    let output = desk.follow(&daemon, &["--watch", "2s"]);
     assert!(stderr(&output).contains("street 2 is refused, and the version in use stays: the reload was rejected: "));
     assert!(!output.status.success(), "{}", stderr(&output));
     assert_eq!((desk.versions(), desk.state().0.as_str()), ([Some(1), None], "refused"));
@@ -163,7 +163,7 @@ fn a_version_is_watched_across_a_kill_and_goes_back_if_the_daemon_was_restarted(
     desk.make("2", &[]);
     desk.publish("2");
     let url = |daemon: &Daemon| format!("unix:{}", daemon.path("http.sock").display());
-    let mut killed = desk.following("DIR/published", &["--url", &url(&daemon), "--watch", "1h"]).spawn().unwrap();
+    let mut killed = desk.following("DIR/published", &["--url", &url(&daemon), "--watch", "20s"]).spawn().unwrap();
     wait_until("the watch", || desk.state().0 == "watching");
     // Another one does not follow the same bundle.
     refused(&desk.follow(&daemon, &[]), 1, "another `visiond bundle follow` uses");
@@ -172,7 +172,7 @@ fn a_version_is_watched_across_a_kill_and_goes_back_if_the_daemon_was_restarted(
     daemon.terminate();
     let mut other = desk.daemon();
     other.wait_until("its first messages", |daemon| daemon.count("out.jsonl") > 0);
-    let output = desk.follow(&other, &["--watch", "1h"]);
+    let output = desk.follow(&other, &["--watch", "20s"]);
     assert_eq!(output.status.code(), Some(MODEL), "{}", stderr(&output));
     assert_eq!(desk.versions(), [Some(1), None]);
     assert_eq!(
@@ -220,14 +220,17 @@ fn without_a_daemon_a_version_is_installed_and_one_that_breaks_its_promise_is_re
     desk.publish("4");
     let index = desk.path("published/street/index.toml");
     fs::write(&index, fs::read_to_string(&index).unwrap().replace("version = 1", "version = 4")).unwrap();
-    let words = "street 4 is refused, and the version in use stays: its file in the source is the bundle street 1";
-    refused(&desk.follow_from("DIR/published", &[]), MODEL, words);
     let stranger = ["--key", "DIR/other.pub"];
     let mut follow = command();
     let args = ["bundle", "follow", "street", "--once", "--source", "DIR/published", "--store", "DIR/models"];
     let folder = desk.path("").to_str().unwrap().trim_end_matches('/').to_owned();
     follow.args(args.iter().chain(&stranger).map(|arg| arg.replace("DIR", &folder)));
     refused(&follow.output().unwrap(), MODEL, "which is not trusted here");
+    let words = "street 4 is refused, and the version in use stays: its file in the source is the bundle street 1";
+    refused(&desk.follow_from("DIR/published", &[]), MODEL, words);
+    // Its file is not fetched again.
+    fs::remove_file(desk.path("published/street/1.visiond")).unwrap();
+    assert_eq!(desk.follow_from("DIR/published", &[]).status.code(), Some(MODEL));
     assert_eq!(desk.versions(), [Some(1), None]);
 }
 
@@ -263,7 +266,7 @@ fn a_version_that_is_rolled_back_by_hand_is_no_longer_watched() {
     desk.make("2", &[]);
     desk.publish("2");
     let url = format!("unix:{}", daemon.path("http.sock").display());
-    let args = ["--once", "--url", &url, "--watch", "1h"];
+    let args = ["--once", "--url", &url, "--watch", "20s"];
     let follow = desk.following("DIR/published", &args).spawn().unwrap();
     wait_until("the watch", || desk.state().0 == "watching");
     desk.succeed(&["rollback", "street", "--store", "DIR/models"]);

@@ -239,7 +239,8 @@ impl Store {
         Ok(candidate)
     }
 
-    /// Goes back to the previous version; the current one is then not tried again. With `expected`, only if that is the current one.
+    /// Goes back to the previous version; the current one is then not tried again. With `expected`, only if that is the current one,
+    /// which is also noted as refused if there is no previous one.
     ///
     /// # Errors
     /// If there is none, another version is current than is expected, or the link cannot be replaced. Then the version is as before.
@@ -255,6 +256,10 @@ impl Store {
             return Err(BundleError::NotCurrent { name: name.to_owned(), version });
         }
         let Some(now) = versions.previous else {
+            // It stays in use, and is known to be bad.
+            if let Some(version) = expected {
+                place.refuse(version, reason)?;
+            }
             return Err(BundleError::NothingBefore { name: name.to_owned() });
         };
         // Before the switch, so that a cut after it cannot let an older version in; but a full disk must not keep a bad one.

@@ -12,8 +12,12 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use std::{fs, path, thread};
 
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
-use visiond_bundle::rollout::Step;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use signal_hook::low_level::emulate_default_handler;
+use visiond_bundle::rollout::{Rollout, Step};
 use visiond_bundle::store::{Candidate, Store};
 use visiond_bundle::{
     Bundle, BundleError, BundleSource, FetchError, FetchLimits, FolderSource, Following, Index, check_followed, fetch,
@@ -105,9 +109,16 @@ const ATTEMPTS: u32 = 3;
 /// How long to wait for a command that changes the store.
 const BUSY: Duration = Duration::from_secs(15 * 60);
 
+/// The shortest watch after a restart of this process, so that none passes unseen.
+const SHORTEST_WATCH: Duration = Duration::from_secs(60);
+
+/// The pause before a fetch that took its whole turn continues.
+const FETCH_PAUSE: Duration = Duration::from_secs(60);
+
 /// Names of files that survive a restart of this process.
 const WATCH: &str = "watch";
 const ATTEMPT: &str = "attempt";
+const UNFIT: &str = "unfit";
 
 /// A version that becomes the current one, or that is watched.
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -122,7 +133,37 @@ struct Watch {
     run_id: String,
     /// Whether it has changed meanwhile.
     is_other_run: bool,
+    /// Whether the version before is current again, and the daemon must still be reloaded.
+    is_left: bool,
+    /// Why to go back; absent as long as there is no reason.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    verdict: Option<Verdict>,
     limits: Limits,
+}
+
+/// Why to go back, and how that ends.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Verdict {
+    step: Step,
+    reason: String,
+    exit_status: u8,
+}
+
+impl Verdict {
+    /// Cameras fared worse.
+    fn worse(reason: String) -> Self {
+        Self { step: Step::WentBack, reason, exit_status: Exit::Model.code() }
+    }
+
+    fn exit(&self) -> Exit {
+        Exit::from_code(self.exit_status).unwrap_or(Exit::Model)
+    }
+}
+
+/// A file that no key and no update can make a bundle of this name and version.
+#[derive(Debug, Serialize, Deserialize)]
+struct Unfit {
+    sha256: String,
 }
 
 /// How often a bundle was tried.
@@ -148,29 +189,32 @@ pub fn run(args: &Args) -> Result<Exit, ExitError> {
             "bundles cross the network in clear text, so others may read them, though not change them: use https:// in --source",
         );
     }
-    let mut follower = Follower { args, store, source, shown };
-    loop {
-        let (mut exit, mut is_unfinished) = (Exit::Success, false);
-        for (name, following) in &followed {
-            let outcome = follower.follow(name, following).unwrap_or_else(|error| {
-                complain(&format!("{name}: {}", error.message));
-                Outcome::Ended(error.exit)
-            });
-            match outcome {
-                Outcome::Ended(of_this) if exit == Exit::Success => exit = of_this,
-                Outcome::Ended(_) => {}
-                Outcome::Unfinished => {
-                    is_unfinished = true;
-                    exit = Exit::Input;
-                }
+    let proving = Mutex::new(None);
+    let mut signals = Signals::new([SIGTERM, SIGINT]).map_err(ExitError::system)?;
+    let handle = signals.handle();
+    let follower = Follower { args, store, source, shown, proving: &proving };
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            for signal in &mut signals {
+                // Held until the process ends.
+                let mut proving = proving.lock();
+                take_back(&mut proving, &followed);
+                let _ = emulate_default_handler(signal);
             }
-        }
-        if args.once {
-            return Ok(exit);
-        }
-        if !is_unfinished {
-            thread::sleep(scattered(args.interval));
-        }
+        });
+        let exit = follower.run(&followed);
+        handle.close();
+        Ok(exit)
+    })
+}
+
+/// Takes back the attempt of a proof that is ended from outside, because that is no fault of the model.
+fn take_back(proving: &mut Option<(String, Option<Attempt>)>, followed: &[(String, Following)]) {
+    if let Some((name, before)) = proving.take()
+        && let Some((_, following)) = followed.iter().find(|(one, _)| *one == name)
+        && let Err(error) = following.write(ATTEMPT, before.as_ref())
+    {
+        complain(&format!("{name}: {error}"));
     }
 }
 
@@ -187,9 +231,37 @@ struct Follower<'a> {
     source: Box<dyn BundleSource>,
     /// The source, for people.
     shown: String,
+    /// The name of the bundle that is proven, and its attempts before.
+    proving: &'a Mutex<Option<(String, Option<Attempt>)>>,
 }
 
 impl Follower<'_> {
+    /// Follows until it is stopped, or once.
+    fn run(mut self, followed: &[(String, Following)]) -> Exit {
+        loop {
+            let (mut exit, mut is_unfinished) = (Exit::Success, false);
+            for (name, following) in followed {
+                let outcome = self.follow(name, following).unwrap_or_else(|error| {
+                    complain(&format!("{name}: {}", error.message));
+                    Outcome::Ended(error.exit)
+                });
+                match outcome {
+                    Outcome::Ended(of_this) if exit == Exit::Success => exit = of_this,
+                    Outcome::Ended(_) => {}
+                    Outcome::Unfinished => {
+                        is_unfinished = true;
+                        exit = Exit::Input;
+                    }
+                }
+            }
+            if self.args.once {
+                return exit;
+            }
+            let pause = scattered(self.args.interval);
+            thread::sleep(if is_unfinished { pause.min(FETCH_PAUSE) } else { pause });
+        }
+    }
+
     /// Does what is to be done about one bundle now.
     fn follow(&mut self, name: &str, following: &Following) -> Result<Outcome, ExitError> {
         let state = State { name, following, source: &self.shown.clone() };
@@ -213,14 +285,15 @@ impl Follower<'_> {
             following.keep_only(None).map_err(refuse)?;
             // What ended badly remains to be seen until there is a newer version.
             let rollout = following.rollout();
-            let bad_end =
-                rollout.as_ref().filter(|it| matches!(it.step, Step::Refused | Step::WentBack) && it.version == newest);
+            let current = versions.current.as_ref().map(|it| it.manifest.version);
+            // Not if it was installed by hand afterwards.
+            let is_out = refused.is_some() || current != newest;
+            let bad_end = rollout.as_ref().filter(|it| is_out && ended_badly(it, newest));
             if let Some(bad_end) = bad_end {
                 if self.args.once {
                     state.say(bad_end);
                 }
             } else {
-                let current = versions.current.as_ref().map(|it| it.manifest.version);
                 match refused {
                     Some(reason) => {
                         let step = if was_current { Step::WentBack } else { Step::Refused };
@@ -236,6 +309,15 @@ impl Follower<'_> {
             }
             let is_bad = bad_end.is_some() || refused.is_some();
             return Ok(Outcome::Ended(if is_bad { Exit::Model } else { Exit::Success }));
+        }
+        // The same file is not fetched again to be refused again.
+        if following.read::<Unfit>(UNFIT).is_some_and(|unfit| unfit.sha256 == index.sha256)
+            && let Some(rollout) = following.rollout().filter(|it| ended_badly(it, newest))
+        {
+            if self.args.once {
+                state.say(&rollout);
+            }
+            return Ok(Outcome::Ended(Exit::Model));
         }
         match self.fetch(&state, &index) {
             Ok(bundle) => self.install(&state, &index, &bundle).map(Outcome::Ended),
@@ -278,6 +360,11 @@ impl Follower<'_> {
             state.set(Step::Refused, version, version, Some(error.message));
             Ok(error.exit)
         };
+        let unfit = |error: ExitError| {
+            state.following.write(UNFIT, Some(&Unfit { sha256: index.sha256.clone() })).map_err(refuse)?;
+            state.following.keep_only(None).map_err(refuse)?;
+            refused(error)
+        };
         let wait = |error: ExitError| {
             state.set(Step::Proving, version, version, Some(error.message));
             error.exit
@@ -289,34 +376,42 @@ impl Follower<'_> {
         };
         let (opened, signer) = match Bundle::open_trusted(bundle, &keys) {
             Ok(opened) => opened,
-            Err(error) => return refused(refuse(error)),
+            Err(error @ BundleError::Io { .. }) => return Ok(wait(refuse(error))),
+            // Its key may be trusted later.
+            Err(error @ BundleError::Untrusted { .. }) => return refused(refuse(error)),
+            Err(error) => return unfit(refuse(error)),
         };
         let manifest = opened.manifest();
         if manifest.name != state.name || manifest.version != index.version {
             let (name, version) = (&manifest.name, manifest.version);
             let message = format!("its file in the source is the bundle {name} {version}: publish the right one");
-            return refused(ExitError::new(Exit::Model, message));
+            return unfit(ExitError::new(Exit::Model, message));
         }
-        if let Err(error) = self.daemon(state.name) {
-            return Ok(wait(error));
-        }
-        if let Some(fault) = self.fault_of_configuration() {
+        let daemon = match self.daemon(state.name) {
+            Ok(daemon) => daemon,
+            Err(error) => return Ok(wait(error)),
+        };
+        // Without any version, the configuration may name the bundle already, and is rejected until there is one.
+        let is_first = self.store.versions(state.name).map_err(refuse)?.current.is_none();
+        if let Some(fault) = self.fault_of_configuration().filter(|_| !is_first) {
             let reason =
                 format!("a reload would be rejected now, whatever the model is: correct the configuration: {fault}");
             return Ok(wait(ExitError::new(Exit::Config, reason)));
         }
+        state.set(Step::Proving, version, version, None);
+        // Before the bundle is locked, which also keeps people from a rollback.
+        let before = if daemon.is_ok() { self.measure(state) } else { None };
         let candidate = match self.store.unpack(bundle, &keys, false) {
             Ok(candidate) => candidate,
+            Err(BundleError::Installed { .. }) => return end(state, Step::UpToDate, version, None, Exit::Success),
             // A later attempt may not meet these.
             Err(error @ (BundleError::Busy(_) | BundleError::NoSpace { .. } | BundleError::Io { .. })) => {
                 return Ok(wait(refuse(error)));
             }
             Err(error) => return refused(refuse(error)),
         };
-        state.set(Step::Proving, version, version, None);
         note(&format!("{} {}: signed by the key {}", state.name, index.version, signer.id));
         warn_of_expiry(&candidate.manifest);
-        let before = self.measure(state.name);
         if let Some((exit, reason)) = self.prove(state, index, &candidate)? {
             let attempts = state.following.read::<Attempt>(ATTEMPT).map_or(0, |attempt| attempt.begun);
             if exit != Exit::Differs && attempts < ATTEMPTS {
@@ -343,7 +438,6 @@ impl Follower<'_> {
         if let Some(error) = switched.left {
             note(&format!("the next installation has to tidy up: {error}"));
         }
-        state.following.keep_only(None).map_err(refuse)?;
         self.switch(state, watch)
     }
 
@@ -355,14 +449,21 @@ impl Follower<'_> {
         candidate: &Candidate,
     ) -> Result<Option<(Exit, String)>, ExitError> {
         let before = state.following.read::<Attempt>(ATTEMPT).filter(|attempt| attempt.sha256 == index.sha256);
-        let begun = before.map_or(0, |attempt| attempt.begun);
+        let begun = before.as_ref().map_or(0, |attempt| attempt.begun);
         if begun >= ATTEMPTS {
             return Ok(Some((Exit::Model, format!("{begun} attempts to prove it did not end"))));
         }
         // Noted first: an attempt that ends with this machine counts as well.
         let attempt = Attempt { sha256: index.sha256.clone(), begun: begun + 1 };
         state.following.write(ATTEMPT, Some(&attempt)).map_err(refuse)?;
-        match prove(candidate, self.args.timeout) {
+        *self.proving.lock() = Some((state.name.to_owned(), before));
+        let proven = prove(candidate, self.args.timeout);
+        if matches!(proven, Err(Failed::Other(_))) {
+            // A service manager stops all processes of a service, and this one may be the last to get its signal.
+            thread::sleep(POLL);
+        }
+        *self.proving.lock() = None;
+        match proven {
             Ok(()) => {
                 state.following.write::<Attempt>(ATTEMPT, None).map_err(refuse)?;
                 Ok(None)
@@ -385,17 +486,12 @@ impl Follower<'_> {
             Ok(outcome) => {
                 let why = first_error(&outcome.error.unwrap_or_default());
                 let exit = Exit::from_code(outcome.exit_status).unwrap_or(Exit::Model);
-                return self.go_back(
-                    state,
-                    watch.version,
-                    Step::Refused,
-                    &format!("the reload was rejected: {why}"),
-                    exit,
-                );
+                let reason = format!("the reload was rejected: {why}");
+                return self.go_back(state, watch, Verdict { step: Step::Refused, reason, exit_status: exit.code() });
             }
             Err(error) => {
                 let reason = format!("the reload failed: {}", error.message);
-                return self.go_back(state, watch.version, Step::WentBack, &reason, Exit::Model);
+                return self.go_back(state, watch, Verdict::worse(reason));
             }
         }
         if self.args.watch.is_zero() {
@@ -404,7 +500,7 @@ impl Follower<'_> {
         let sample = self.sample(&client, state.name).unwrap_or_default();
         watch.run_id = run_id(&sample);
         watch.started_at = sample.started_at;
-        watch.limits.at_switch = sample.totals;
+        watch.limits.at_switch = sample.counts;
         watch.ends_unix_s = Some(unix_s() + self.args.watch.as_secs().max(1));
         state.following.write(WATCH, Some(&watch)).map_err(refuse)?;
         self.watch(state, watch)
@@ -414,15 +510,18 @@ impl Follower<'_> {
     fn watch(&self, state: &State<'_>, mut watch: Watch) -> Result<Exit, ExitError> {
         let version = Some(watch.version);
         state.set(Step::Watching, version, version, None);
-        let mut judge = Judge::new(watch.limits.clone(), Instant::now());
+        // The system's clock is asked once, because it may jump; and if it was set back, the watch does not become longer.
+        let left = Duration::from_secs(watch.ends_unix_s.unwrap_or(0).saturating_sub(unix_s()));
+        let begin = Instant::now();
+        let ends = begin + left.max(SHORTEST_WATCH).min(self.args.watch);
+        let detections_from = ends.checked_sub(self.args.watch / 2).unwrap_or(begin);
+        let mut judge = Judge::new(watch.limits.clone(), detections_from, begin);
         let mut frames = 0;
         loop {
-            let left_s = watch.ends_unix_s.unwrap_or(0).saturating_sub(unix_s());
-            // A clock that was set back does not make it longer.
-            let left = Duration::from_secs(left_s).min(self.args.watch);
+            let left = ends.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 let time = format_duration(self.args.watch);
-                let judged = if watch.limits.before.is_none() {
+                let judged = if !watch.limits.before.as_ref().is_some_and(Before::has_frames) {
                     "its cameras were not measured before, so they were not compared".to_owned()
                 } else if frames < FRAMES {
                     format!("{frames} frames came, so latency and detections were not judged")
@@ -433,22 +532,14 @@ impl Follower<'_> {
                 return end(state, Step::UpToDate, version, None, Exit::Success);
             }
             thread::sleep(POLL.min(left));
-            let versions = self.store.versions(state.name).map_err(refuse)?;
-            let current = versions.current.map(|it| it.manifest.version);
+            let current = self.store.versions(state.name).map_err(refuse)?.current.map(|it| it.manifest.version);
             if current != version {
-                if let Some(reason) = versions.refused.get(&watch.version) {
-                    let now = current.map_or_else(String::new, |current| format!(" ({} {current})", state.name));
-                    let (name, version) = (state.name, watch.version);
-                    note(&format!("{name} {version} is no longer watched: it was rolled back by hand{now}"));
-                    return end(state, Step::WentBack, Some(version), Some(reason.clone()), Exit::Model);
-                }
-                note(&format!("{} {} is no longer watched: another version was installed", state.name, watch.version));
-                return end(state, Step::UpToDate, current, None, Exit::Success);
+                return self.no_longer_watched(state, &watch);
             }
             let sample = self.client().and_then(|client| self.sample(&client, state.name));
             let now = Instant::now();
             if let Ok(sample) = &sample {
-                frames = sample.totals.since(&watch.limits.at_switch).frames;
+                frames = sample.counts.since(&watch.limits.at_switch).all.frames;
             }
             let reason = match sample {
                 Err(_) => judge.silence(now),
@@ -460,15 +551,15 @@ impl Follower<'_> {
                     watch.is_other_run = true;
                     watch.run_id = run_id(&sample);
                     watch.started_at = sample.started_at;
-                    watch.limits.at_switch = watch::Totals::default();
+                    watch.limits.at_switch = watch::Counts::default();
                     state.following.write(WATCH, Some(&watch)).map_err(refuse)?;
-                    judge = Judge::new(watch.limits.clone(), now);
+                    judge = Judge::new(watch.limits.clone(), detections_from, now);
                     None
                 }
                 Ok(_) => Some("the daemon was restarted while the version was watched".to_owned()),
             };
             if let Some(reason) = reason {
-                return self.go_back(state, watch.version, Step::WentBack, &reason, Exit::Model);
+                return self.go_back(state, watch, Verdict::worse(reason));
             }
         }
     }
@@ -476,60 +567,100 @@ impl Follower<'_> {
     /// Goes on with a version that an earlier process has installed or watched. `None` if there is nothing left to do about it.
     fn resume(&self, state: &State<'_>, watch: Watch) -> Result<Option<Exit>, ExitError> {
         let versions = self.store.versions(state.name).map_err(refuse)?;
-        if versions.current.is_some_and(|current| current.manifest.version == watch.version) {
-            let exit = if watch.ends_unix_s.is_some() { self.watch(state, watch) } else { self.switch(state, watch) };
+        let refused = versions.refused.get(&watch.version);
+        let is_current = versions.current.is_some_and(|current| current.manifest.version == watch.version);
+        if is_current && !watch.is_left {
+            // The process may have ended while it went back.
+            let verdict = watch.verdict.clone().or_else(|| refused.cloned().map(Verdict::worse));
+            let exit = match verdict {
+                Some(verdict) => self.go_back(state, watch, verdict),
+                None if watch.ends_unix_s.is_some() => self.watch(state, watch),
+                None => self.switch(state, watch),
+            };
             return exit.map(Some);
         }
-        if let Some(reason) = versions.refused.get(&watch.version) {
-            // The process ended while it went back: the daemon may still use the version.
-            let reason = self.reload_after(reason);
-            return end(state, Step::WentBack, Some(watch.version), Some(reason), Exit::Model).map(Some);
+        if let Some(reason) = refused.filter(|_| !is_current) {
+            // The daemon may still use the version.
+            let verdict = watch.verdict.clone().unwrap_or_else(|| Verdict::worse(reason.clone()));
+            return self.reload_after(state, watch, verdict).map(Some);
         }
-        // It ended before the switch.
+        // It ended before the switch, or somebody has installed the version again.
         state.following.write::<Watch>(WATCH, None).map_err(refuse)?;
         Ok(None)
     }
 
     /// Goes back to the version before, for good.
-    fn go_back(
-        &self,
-        state: &State<'_>,
-        version: u64,
-        step: Step,
-        reason: &str,
-        exit: Exit,
-    ) -> Result<Exit, ExitError> {
+    fn go_back(&self, state: &State<'_>, mut watch: Watch, verdict: Verdict) -> Result<Exit, ExitError> {
+        watch.verdict = Some(verdict.clone());
+        // For a process that continues this one; but a full disk must not keep a bad version in use.
+        if let Err(error) = state.following.write(WATCH, Some(&watch)) {
+            complain(&format!("{}: {error}", state.name));
+        }
         let until = Instant::now() + BUSY;
         let switched = loop {
-            match self.store.roll_back(state.name, reason) {
+            match self.store.roll_back(state.name, Some(watch.version), &verdict.reason) {
                 Err(BundleError::Busy(_)) if Instant::now() < until => thread::sleep(Duration::from_secs(1)),
                 switched => break switched,
             }
         };
         match switched {
-            Ok(_) => {
-                let reason = self.reload_after(reason);
-                end(state, step, Some(version), Some(reason), exit)
-            }
+            Ok(_) => self.reload_after(state, watch, verdict),
             Err(BundleError::NothingBefore { .. }) => {
-                let reason = format!("{reason}; there is no version to go back to");
-                end(state, Step::Refused, Some(version), Some(reason), exit)
+                let reason = format!("{}; there is no version to go back to", verdict.reason);
+                end(state, Step::Refused, Some(watch.version), Some(reason), verdict.exit())
             }
+            Err(BundleError::NotCurrent { .. }) => self.no_longer_watched(state, &watch),
             // The next turn tries it again.
             Err(error) => Err(refuse(error)),
         }
     }
 
-    /// Makes the daemon use the version before, and returns the reason with what went wrong.
-    fn reload_after(&self, reason: &str) -> String {
-        let failed = match self.client().and_then(|client| reload::request(&client)) {
-            Ok(outcome) => outcome.error.filter(|_| !outcome.applied),
-            Err(error) => Some(error.message),
+    /// Makes the daemon use the version before, once that is current again.
+    fn reload_after(&self, state: &State<'_>, mut watch: Watch, verdict: Verdict) -> Result<Exit, ExitError> {
+        let version = Some(watch.version);
+        let failed = match self.daemon(state.name) {
+            Ok(Ok(client)) => match reload::request(&client) {
+                Ok(outcome) if outcome.applied => None,
+                Ok(outcome) => Some((first_error(&outcome.error.unwrap_or_default()), verdict.step == Step::Refused)),
+                Err(error) => Some((error.message, false)),
+            },
+            // There is nothing to be reloaded.
+            Ok(Err(_)) => None,
+            Err(error) => Some((error.message, false)),
         };
+        let exit = verdict.exit();
         match failed {
-            None => reason.to_owned(),
-            Some(error) => format!("{reason}; the daemon could not be reloaded: {error}"),
+            None => end(state, verdict.step, version, Some(verdict.reason), exit),
+            Some((why, true)) => {
+                self.store.forgive(state.name, watch.version).map_err(refuse)?;
+                let reason =
+                    format!("a reload is rejected with the version before as well, so it is tried again: {why}");
+                state.set(Step::Proving, version, None, Some(reason));
+                state.following.write::<Watch>(WATCH, None).map_err(refuse)?;
+                Ok(exit)
+            }
+            Some((why, false)) => {
+                let reason = format!("{}; the daemon could not be reloaded, and is asked again: {why}", verdict.reason);
+                state.set(verdict.step, version, None, Some(reason));
+                (watch.is_left, watch.verdict) = (true, Some(verdict));
+                state.following.write(WATCH, Some(&watch)).map_err(refuse)?;
+                Ok(exit)
+            }
         }
+    }
+
+    /// Ends the watch of a version that somebody has replaced by hand.
+    fn no_longer_watched(&self, state: &State<'_>, watch: &Watch) -> Result<Exit, ExitError> {
+        let versions = self.store.versions(state.name).map_err(refuse)?;
+        let current = versions.current.map(|it| it.manifest.version);
+        let (name, version) = (state.name, watch.version);
+        if let Some(reason) = versions.refused.get(&version) {
+            let now = current.map_or_else(String::new, |current| format!(" ({name} {current})"));
+            note(&format!("{name} {version} is no longer watched: it was rolled back by hand{now}"));
+            return end(state, Step::WentBack, Some(version), Some(reason.clone()), Exit::Model);
+        }
+        note(&format!("{name} {version} is no longer watched: another version was installed"));
+        end(state, Step::UpToDate, current, None, Exit::Success)
     }
 
     /// Returns why the daemon would not accept its configuration now, for which no version must be blamed.
@@ -539,22 +670,23 @@ impl Follower<'_> {
         preview.error.filter(|_| !preview.valid).map(|error| first_error(&error))
     }
 
-    /// Measures how cameras fare with the current version; `None` if none uses it.
-    fn measure(&self, name: &str) -> Option<Before> {
+    /// Measures how cameras fare with the version in use; `None` if that is not known.
+    fn measure(&self, state: &State<'_>) -> Option<Before> {
         if self.args.watch.is_zero() {
             return None;
         }
-        let sample = || self.client().and_then(|client| self.sample(&client, name)).ok();
-        let begin = sample().filter(|begin| begin.models > 0)?;
-        note(&format!("{name}: measures the version in use"));
-        let until = Instant::now() + self.args.watch;
-        loop {
-            let end = sample()?;
-            if end.totals.since(&begin.totals).frames >= FRAMES || Instant::now() >= until {
-                return Some(Before::measured(&begin, &end));
-            }
+        note(&format!("{}: measures the version in use", state.name));
+        let begin = Instant::now();
+        let read = || self.client().and_then(|client| self.sample(&client, state.name)).ok();
+        let pause = || {
             thread::sleep(POLL.min(self.args.watch));
+            begin.elapsed()
+        };
+        let before = Before::measure(self.args.watch, read, pause);
+        if !before.as_ref().is_some_and(Before::has_frames) {
+            note(&format!("{}: no frames came, so latency and detections will not be compared", state.name));
         }
+        before
     }
 
     /// Returns the daemon that uses the bundle, or why nothing can be watched: no daemon runs, or none of its models uses the bundle.
@@ -612,7 +744,13 @@ fn end(
 ) -> Result<Exit, ExitError> {
     state.set(step, version, None, reason);
     state.following.write::<Watch>(WATCH, None).map_err(refuse)?;
+    state.following.keep_only(None).map_err(refuse)?;
     Ok(exit)
+}
+
+/// Whether the version was refused or gone back from.
+fn ended_badly(rollout: &Rollout, version: Option<u64>) -> bool {
+    matches!(rollout.step, Step::Refused | Step::WentBack) && rollout.version == version
 }
 
 /// Returns the first error of a daemon's text, without the excerpt of the file and without warnings.

@@ -7,6 +7,9 @@ use visiond_bundle::rollout::{Rollout, Step};
 
 use crate::output::{complain, note};
 
+/// The most characters of a reason: a file of more than 16 KiB counts as broken.
+const MOST_CHARS: usize = 500;
+
 /// The state of one bundle's rollout, for people and for the daemon's status.
 pub struct State<'a> {
     pub name: &'a str,
@@ -17,6 +20,7 @@ pub struct State<'a> {
 impl State<'_> {
     /// Writes the state, and says it if it is another one.
     pub fn set(&self, step: Step, version: Option<u64>, newest: Option<u64>, reason: Option<String>) {
+        let reason = reason.map(|reason| reason.chars().take(MOST_CHARS).collect());
         let before = self.following.rollout();
         let is_same = |before: &&Rollout| (before.step, before.version) == (step, version);
         let since_unix_s = before.as_ref().filter(is_same).map_or_else(unix_s, |before| before.since_unix_s);
@@ -65,7 +69,7 @@ pub fn described(rollout: &Rollout) -> String {
         Step::UpToDate if rollout.reason.is_some() => "is installed, not watched",
         Step::UpToDate => "is the newest version",
         Step::Unreachable => "waits for its source, which is asked again later",
-        Step::Fetching => "is fetched",
+        Step::Fetching => "is being fetched",
         Step::Proving if rollout.reason.is_some() => "waits",
         Step::Proving => "proves itself",
         Step::Watching => "is in use, and watched",
