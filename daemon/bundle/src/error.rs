@@ -153,7 +153,9 @@ pub enum BundleError {
         name: String,
     },
     /// Another version is current than the one to go back from.
-    #[error("{name} {version} is not the version in use, so it cannot be left: see `visiond bundle list` for the one that was installed meanwhile")]
+    #[error(
+        "{name} {version} is not the version in use, so it cannot be left: see `visiond bundle list` for the one that was installed meanwhile"
+    )]
     NotCurrent {
         /// The bundle's name.
         name: String,
