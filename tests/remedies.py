@@ -54,7 +54,6 @@ PUT_INTO = [
     ("daemon/capture/src/shared_memory.rs", "a ", "the socket is not that of a shmsink"),
     ("daemon/capture/src/shared_memory.rs", "an area of", "the socket is not that of a shmsink"),
     ("daemon/capture/src/shared_memory.rs", "one more area", "the socket is not that of a shmsink"),
-    ("daemon/capture/src/shared_memory.rs", "it has ", "cannot use its shared memory"),
     ("daemon/web/src/shapes.rs", "it belongs to another user", "cannot replace {"),
     ("daemon/publish/src/spool/files.rs", "it is not a file", "cannot read {path}: {reason}; renamed it"),
     ("engine/src/heads/", "", "head `{family}` reads"),
