@@ -83,6 +83,7 @@ export class Masks {
   #mask = null;
   #error = '';
   #list = byId('masks-list');
+  #loads = 0;
   #open = byId('masks-open');
   #applier = byId('masks-apply');
   #adders = KINDS.map((kind) => button(`Add ${kind.title.toLowerCase()}`, () => this.#add(kind)));
@@ -151,13 +152,19 @@ export class Masks {
     this.#refused.clear();
   }
 
+  /** Counts loads under way: the first one to end must not hide that another is not over. */
+  #busy(change) {
+    this.#loads += change;
+    attribute(byId('masks'), 'aria-busy', String(this.#loads > 0));
+  }
+
   /** Takes the masks of the configuration file, unless others were drawn and `instead` is not set. */
   async #load(instead = false) {
     const name = this.#name;
     const turn = (this.#turn += 1);
-    attribute(byId('masks'), 'aria-busy', 'true');
+    this.#busy(1);
     const answer = await ask(this.#path).catch(() => null);
-    attribute(byId('masks'), 'aria-busy', 'false');
+    this.#busy(-1);
     const { ok, body, version } = answer ?? {};
     if (turn !== this.#turn || name !== this.#name) return;
     note(ok ? body.reason : `Cannot load the configuration: ${body?.detail ?? 'load it again.'}`);
