@@ -19,8 +19,7 @@ use super::schema::{Context, Item, KeyKind, Shape, Written};
 
 pub use camera::{CameraName, ControlValue, camera, control, crop, fill, frame_size, levels, metres, points};
 pub use network::{
-    Address, Fingerprint, address, broker, fingerprint, host, http_url, is_loopback, rtsp_url, split_broker, subject,
-    topic,
+    Address, Fingerprint, address, broker, fingerprint, host, http_url, is_loopback, rtsp_url, subject, topic,
 };
 pub use plain::{
     Words, choice, duration, duration_or_zero, flag, fraction, mode, one_of_with_hints, parse_word, real, size,

@@ -38,7 +38,7 @@ use tables::{Part, Section, TableReader, Union};
 use types::{CameraConfig, CameraModelConfig, Config, ModelConfig, SinkConfig, SourceConfig};
 
 pub use diagnostics::ConfigErrors;
-pub use kinds::{is_loopback, is_url, parse_word, quote, split_broker};
+pub use kinds::{is_loopback, is_url, parse_word, quote};
 pub use schema::{Key, Presence, Shape, Variant, join};
 pub use tables::TYPE_DOC;
 pub use units::{format_size, parse_duration, parse_size};

@@ -17,10 +17,11 @@ use visiond_kernels::color::{ColorDescription, ColorRange, GreyLevels};
 use visiond_kernels::frame::FrameLayout;
 use visiond_kernels::polygon::Polygon;
 use visiond_kernels::view::{Crop, ViewError, ViewSpec};
+use visiond_system::broker_url::split_broker;
 use visiond_system::preflight::{folder_of, overlap};
 
 use super::diagnostics::Diagnostics;
-use super::kinds::{Address, CameraName, Fingerprint, is_loopback, split_broker};
+use super::kinds::{Address, CameraName, Fingerprint, is_loopback};
 use super::tables::{Field, Part, Place, Read};
 use super::types::{
     CameraConfig, CameraFormat, CameraModelConfig, CommandConfig, CommandContainer, Config, HttpConfig, MAX_AREAS,

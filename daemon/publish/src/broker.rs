@@ -9,18 +9,19 @@ mod queue_reader;
 mod refused;
 mod sink;
 mod spool_writer;
-pub mod tls;
 mod window;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::io::{AsyncRead, AsyncWrite};
 use visiond_config::types::SinkConfig;
 
 pub use sink::BrokerSink;
 pub use spool_writer::SpoolWriter;
+pub use visiond_nats::connect::TcpOrTls;
+pub use visiond_nats::shorten;
+pub use visiond_nats::wire::{UNASKED_BYTES, unasked};
 
 /// How many messages may be in flight: sent, and not yet acknowledged.
 pub const WINDOW: usize = 256;
@@ -30,31 +31,6 @@ pub const WINDOW_BYTES: usize = 8 << 20;
 
 /// How often the sink calls [`BrokerClient::tick`].
 pub const TICK: Duration = Duration::from_millis(250);
-
-/// How many bytes a broker may send between two answers to something that visiond sent. It is far more than a broker needs to
-/// send, and low enough that a sink soon gives up on a broker that never stops.
-pub const UNASKED_BYTES: usize = 4 << 20;
-
-/// The longest broker text that visiond repeats, in characters.
-const REPEATED_CHARS: usize = 200;
-
-/// A TCP connection, with TLS or without.
-pub trait TcpOrTls: AsyncRead + AsyncWrite + Send + Unpin {}
-
-impl<T: AsyncRead + AsyncWrite + Send + Unpin> TcpOrTls for T {}
-
-/// Returns why visiond disconnects from a broker that sent more than [`UNASKED_BYTES`].
-pub fn unasked(who: &str) -> String {
-    format!("the {who} sent {} MiB that visiond did not request", UNASKED_BYTES >> 20)
-}
-
-/// Cuts a broker's text for the log.
-pub fn shorten(text: &str) -> String {
-    match text.char_indices().nth(REPEATED_CHARS) {
-        Some((end, _)) => format!("{}...", &text[..end]),
-        None => text.to_owned(),
-    }
-}
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QueuedMessage {

@@ -16,9 +16,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use visiond_config::split_broker;
 use visiond_config::types::{MqttProtocol, MqttSinkConfig, SinkConfig, SinkKind};
 use visiond_message::camera_of_events;
+use visiond_system::broker_tls;
+use visiond_system::broker_url::split_broker;
 use visiond_system::credentials::Login;
 
 use self::cameras::RetainedCameras;
@@ -27,7 +28,7 @@ use self::commands::MqttCommands;
 use self::connect::NoSession;
 use self::session::{MqttSession, SessionEvent, refused};
 use self::topics::Topics;
-use crate::broker::{BrokerClient, BrokerEvent, BrokerSink, Loss, QueuedMessage, tls};
+use crate::broker::{BrokerClient, BrokerEvent, BrokerSink, Loss, QueuedMessage};
 use crate::queue::{Removed, Succession};
 use crate::sink::{Opening, Sink, SinkContext, SinkError, SinkType};
 
@@ -94,7 +95,7 @@ impl SinkType for MqttSinkConfig {
             Login::read(login).map_err(|error| SinkError::of_secret("login", &error))?;
         }
         if self.url.starts_with("mqtts:") {
-            tls::client(&self.into())?;
+            broker_tls::client(&connect::tls_files(self))?;
         }
         Ok(())
     }

@@ -6,14 +6,9 @@
 //! One connection keeps a camera's messages in order. [`BrokerSink`] reconnects, and starts with the
 //! oldest unacknowledged message.
 //!
-//! visiond has its own client. The available ones reconnect by themselves, send what they still hold before the messages that
-//! were lost with the connection, and buffer what a server sends without a bound.
+//! The connection is that of `daemon/nats`; this sink publishes on its own, because it does not wait for acknowledgements.
 
-mod answer;
-mod auth;
-mod connect;
 mod connection;
-mod protocol;
 mod stream;
 
 use std::collections::VecDeque;
@@ -22,10 +17,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use visiond_config::types::{NatsSinkConfig, SinkConfig, SinkKind};
+use visiond_nats::auth::{ClientAuth, LoginSource};
+use visiond_nats::options::Options;
 
-use crate::broker::{BrokerClient, BrokerEvent, BrokerSink, Loss, QueuedMessage, WINDOW_BYTES, tls};
+use crate::broker::{BrokerClient, BrokerEvent, BrokerSink, Loss, QueuedMessage, WINDOW_BYTES};
 use crate::sink::{Opening, Sink, SinkContext, SinkError, SinkType};
-use auth::ClientAuth;
 use connection::{Answer, NatsConnection};
 use stream::Subjects;
 
@@ -77,11 +73,7 @@ impl NatsClient {
 
     /// Reads the files that the configuration names, like each connection; returns the device's credentials.
     pub fn check(config: &NatsSinkConfig) -> Result<ClientAuth, SinkError> {
-        let encrypted = config.url.iter().any(|url| url.starts_with("tls:"));
-        if encrypted || config.ca.is_some() || config.certificate.is_some() {
-            tls::client(&config.into())?;
-        }
-        ClientAuth::read(config)
+        options(config, String::new()).check()
     }
 
     fn remember(&mut self, message: QueuedMessage) {
@@ -101,7 +93,8 @@ impl BrokerClient for NatsClient {
     async fn connect(&mut self) -> Result<(), String> {
         self.connection = None;
         let auth = Self::check(&self.config).map_err(|error| error.reason)?;
-        let mut connection = NatsConnection::open(&self.config, &auth, &self.device, &self.name).await?;
+        let options = options(&self.config, format!("visiond {} {}", self.device, self.name));
+        let mut connection = NatsConnection::open(&options, &auth, &self.name, &self.config).await?;
         stream::prepare(&mut connection, &self.config, &self.subjects).await?;
         let mut again: Vec<_> = self.recent.iter().map(|(_, message)| message).collect();
         // Acknowledgements may come in any order; the messages are sent in order.
@@ -159,6 +152,17 @@ impl BrokerClient for NatsClient {
         }
         same
     }
+}
+
+/// Returns where the configured servers are, and how to log in; the server shows the connection as `name`.
+fn options(config: &NatsSinkConfig, name: String) -> Options {
+    let login = match (&config.credentials, &config.login) {
+        (Some(file), _) => LoginSource::CredentialsFile(file.clone()),
+        (None, Some(file)) => LoginSource::LoginFile(file.clone()),
+        (None, None) => LoginSource::Nothing,
+    };
+    let (ca, certificate, key) = (config.ca.clone(), config.certificate.clone(), config.key.clone());
+    Options { login, ca, certificate, key, ..Options::new(config.url.clone(), name) }
 }
 
 #[cfg(test)]
@@ -253,7 +257,10 @@ mod tests {
             assert!(matches!(event, BrokerEvent::Acknowledged(1)), "{event:?}");
             drop(server);
             let event = client.event().await;
-            assert!(matches!(&event, BrokerEvent::Lost(loss) if loss.reason.contains(connect::ENDED)), "{event:?}");
+            assert!(
+                matches!(&event, BrokerEvent::Lost(loss) if loss.reason.contains(visiond_nats::connect::ENDED)),
+                "{event:?}"
+            );
 
             let (connected, (mut server, _)) = tokio::join!(client.connect(), accept(&listener, "PONG\r\n"));
             connected.unwrap();
@@ -293,7 +300,7 @@ mod tests {
             assert!(connected.unwrap_err().contains("the server is not a NATS server: check the port"));
             let silent = async { drop(listener.accept().await.unwrap()) };
             let (connected, ()) = tokio::join!(client.connect(), silent);
-            assert!(connected.unwrap_err().contains(connect::ENDED));
+            assert!(connected.unwrap_err().contains(visiond_nats::connect::ENDED));
             drop(listener);
             assert!(client.connect().await.unwrap_err().contains("check that nats-server runs there"));
         });

@@ -8,9 +8,8 @@ use visiond_config::command::{Command, CommandError};
 use visiond_config::types::SinkConfig;
 use visiond_live::Live;
 use visiond_message::SettingsMessage;
-use visiond_system::credentials::CredentialError;
 use visiond_system::outage::IfUnusable;
-use visiond_system::preflight::Certainty;
+use visiond_system::setting_error::SettingError;
 
 use crate::queue::{Queue, Succession};
 
@@ -45,29 +44,8 @@ pub struct Opening<'a> {
     pub succession: &'a Succession,
 }
 
-/// Why a sink cannot be opened as it is configured.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{reason}")]
-pub struct SinkError {
-    /// The key of its `[[sink]]` that is to blame.
-    pub key: &'static str,
-    /// The reason, with a remedy.
-    pub reason: String,
-    /// Whether the service would fail in the same way.
-    pub certainty: Certainty,
-}
-
-impl SinkError {
-    /// Creates an error that lasts until the user fixes it.
-    pub fn certain(key: &'static str, reason: impl Into<String>) -> Self {
-        Self { key, reason: reason.into(), certainty: Certainty::Certain }
-    }
-
-    /// Creates the error of a secret that `key` names.
-    pub fn of_secret(key: &'static str, error: &CredentialError) -> Self {
-        Self { key, reason: error.to_string(), certainty: error.certainty() }
-    }
-}
+/// Why a sink cannot be opened as it is configured. `key` is one of its `[[sink]]`.
+pub type SinkError = SettingError;
 
 /// How a sink's thread ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

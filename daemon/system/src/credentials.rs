@@ -114,6 +114,11 @@ impl Secret {
         if strong { Ok(Self(line.to_owned())) } else { Err(CredentialError::Weak(path)) }
     }
 
+    /// Creates a secret from a text that is already in memory, such as an environment variable.
+    pub fn new(text: String) -> Self {
+        Self(text)
+    }
+
     /// Returns the secret.
     pub fn as_str(&self) -> &str {
         &self.0

@@ -5,6 +5,8 @@
 
 pub mod backoff;
 pub mod board;
+pub mod broker_tls;
+pub mod broker_url;
 pub mod cache;
 pub mod caught_panic;
 pub mod certificate_fault;
@@ -24,6 +26,7 @@ pub mod process_limits;
 pub mod redact;
 pub mod regular_file;
 pub mod restart_once;
+pub mod setting_error;
 pub mod signals;
 pub mod state;
 pub mod stop;

@@ -7,12 +7,13 @@ use rustls::pki_types::ServerName;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
-use visiond_config::split_broker;
 use visiond_config::types::{MqttProtocol, MqttSinkConfig};
+use visiond_system::broker_tls::{self, TlsFiles};
+use visiond_system::broker_url::split_broker;
 
 use super::codec::{Codec, Connect, Packet, SessionRefusal};
 use super::session::{MqttSession, describe_io_error};
-use crate::broker::{TcpOrTls, tls};
+use crate::broker::TcpOrTls;
 
 /// Why there is no session.
 #[derive(Debug)]
@@ -52,6 +53,11 @@ pub fn default_port(scheme: &str) -> u16 {
     if scheme == "mqtts" { 8883 } else { 1883 }
 }
 
+/// Returns the files for TLS that a sink's configuration names.
+pub fn tls_files(MqttSinkConfig { ca, certificate, key, .. }: &MqttSinkConfig) -> TlsFiles<'_> {
+    TlsFiles { ca: ca.as_deref(), certificate: certificate.as_deref(), key: key.as_deref() }
+}
+
 /// Starts a session.
 pub async fn open(config: &MqttSinkConfig, connect: &Connect) -> Result<MqttSession, NoSession> {
     let (scheme, host, port) = split_broker(&config.url).ok_or("is not a broker's URL")?;
@@ -62,7 +68,7 @@ pub async fn open(config: &MqttSinkConfig, connect: &Connect) -> Result<MqttSess
     let _ = tcp.set_nodelay(true);
     let broken = |error: io::Error| broken(&error, config, host);
     let mut stream: Box<dyn TcpOrTls> = if encrypted {
-        let client = tls::client(&config.into()).map_err(|error| error.reason)?;
+        let client = broker_tls::client(&tls_files(config)).map_err(|error| error.reason)?;
         let name = ServerName::try_from(host.to_owned()).map_err(|_| "has no valid host name for TLS")?;
         Box::new(TlsConnector::from(client).connect(name, tcp).await.map_err(broken)?)
     } else {
@@ -143,7 +149,7 @@ fn broken(error: &io::Error, config: &MqttSinkConfig, host: &str) -> String {
     } else {
         "if that port requires TLS, use mqtts:// in `url`"
     };
-    tls::explain(error, host, "mqtt").unwrap_or_else(|| format!("{}; {other}", describe_io_error(error)))
+    broker_tls::explain(error, host, "mqtt").unwrap_or_else(|| format!("{}; {other}", describe_io_error(error)))
 }
 
 #[cfg(test)]

@@ -411,7 +411,7 @@ impl MqttSession {
         self.input.extend_from_slice(buffer.filled());
         self.unasked += buffer.filled().len();
         if self.unasked > UNASKED_BYTES {
-            return Poll::Ready(Err(unasked("broker")));
+            return Poll::Ready(Err(unasked("broker", UNASKED_BYTES)));
         }
         (self.received_at, self.pinged_at) = (self.now, None);
         Poll::Ready(self.decode())

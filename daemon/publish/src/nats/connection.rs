@@ -1,42 +1,30 @@
-//! A connection to a NATS server, until it is lost.
+//! The sink's connection to a NATS server, until it is lost: messages in flight, and their acknowledgements.
 //!
 //! All waiting for the server is in [`NatsConnection::next`] and [`NatsConnection::request`]. The future of `next` may be
-//! dropped at any await, because the connection keeps what was read or half written.
+//! dropped at any await, because the [`Wire`] keeps what was read or half written.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::future::poll_fn;
-use std::io;
-use std::pin::Pin;
-use std::task::{Context, Poll, ready};
+use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
-use bytes::{Buf, Bytes, BytesMut};
-use tokio::io::ReadBuf;
+use bytes::Bytes;
 use visiond_config::types::NatsSinkConfig;
+use visiond_nats::answer::{Rejection, acknowledgement};
+use visiond_nats::auth::ClientAuth;
+use visiond_nats::connect::{Accepted, explain_server, open};
+use visiond_nats::options::Options;
+use visiond_nats::protocol::ServerMessage;
+use visiond_nats::wire::{self, Received, Wire};
 
-use super::answer::{Rejection, acknowledgement};
-use super::auth::ClientAuth;
-use super::connect::{Accepted, ENDED, describe_io_error, explain_server, open};
-use super::protocol::{self, PING, PONG, Reply, ServerOp, decode};
-use crate::broker::{QueuedMessage, TcpOrTls, UNASKED_BYTES, unasked};
-use crate::sink::SinkError;
+use crate::broker::QueuedMessage;
 
-/// How often to ping a silent server; the connection is lost after two unanswered pings.
-const PING_INTERVAL: Duration = Duration::from_secs(10);
-const MOST_PINGS: u32 = 2;
-/// A server with this many unread bytes gets no PONG until it reads.
-const MOST_UNREAD: usize = 256 << 10;
+/// The largest message accepted from a server, in bytes. The sink receives only acknowledgements and JetStream's answers.
+const MESSAGE_BYTES: u64 = 1 << 20;
 /// The status of an answer that reports that the request has no receiver.
 const NO_RESPONDERS: u16 = 503;
 
 pub struct NatsConnection {
-    stream: Box<dyn TcpOrTls>,
-    /// Bytes that were read: at most a message and its line, plus the result of one read.
-    input: BytesMut,
-    output: BytesMut,
-    unflushed: bool,
-    /// How writing failed. The server may have sent the reason before it closed.
-    broken: Option<String>,
+    wire: Wire,
     /// The sink's name, for the log.
     pub sink: String,
     /// The servers, for errors.
@@ -44,10 +32,6 @@ pub struct NatsConnection {
     /// The stream that must accept the messages.
     stream_name: Option<String>,
     pub ack_timeout: Duration,
-    max_payload: usize,
-    /// The subject of answers: this prefix and a number.
-    inbox: String,
-    last_reply: u64,
     /// Sent messages without an acknowledgement, oldest first, by the number of their answer.
     in_flight: BTreeMap<u64, InFlight>,
     /// Messages that are too large for this server: the reason, and the number unless the sink already has the
@@ -57,17 +41,10 @@ pub struct NatsConnection {
     acknowledged_of: Option<Instant>,
     /// The headers of one message, in a reused buffer.
     headers: String,
-    /// Bytes since the last answer to something that visiond sent.
-    unasked: usize,
-    received_at: Instant,
-    /// PINGs since then.
-    pings: u32,
-    /// Whether the server owes a PONG.
-    pinged: bool,
 }
 
 /// The number of a message with its answer, or why this login may not publish it.
-type Numbered = (u64, Result<Reply, String>);
+type Numbered = (u64, Result<ServerMessage, String>);
 
 /// The server's answer about a message.
 #[derive(Debug, PartialEq, Eq)]
@@ -101,61 +78,47 @@ impl InFlight {
 
 impl NatsConnection {
     /// Connects to the first server that answers.
-    pub async fn open(config: &NatsSinkConfig, auth: &ClientAuth, device: &str, sink: &str) -> Result<Self, String> {
-        let servers = config.url.join(", ");
-        let inbox = inbox().map_err(|error| error.reason)?;
-        let accepted = open(config, auth, &format!("visiond {device} {sink}")).await?;
-        let mut connection = Self::new(accepted, inbox, servers, sink, config);
-        let subscription = format!("SUB {}* 1\r\n", connection.inbox);
-        connection.output.extend_from_slice(subscription.as_bytes());
+    pub async fn open(
+        options: &Options,
+        auth: &ClientAuth,
+        sink: &str,
+        config: &NatsSinkConfig,
+    ) -> Result<Self, String> {
+        let inbox = wire::inbox()?;
+        let accepted = open(options, auth).await.map_err(|error| error.to_string())?;
+        let mut connection = Self::new(accepted, inbox, options.servers(), sink, config);
+        connection.wire.subscribe();
         Ok(connection)
     }
 
     fn new(accepted: Accepted, inbox: String, servers: String, sink: &str, config: &NatsSinkConfig) -> Self {
         Self {
-            stream: accepted.stream,
-            input: accepted.input,
-            output: BytesMut::new(),
-            unflushed: false,
-            broken: None,
+            wire: Wire::new(accepted, inbox, MESSAGE_BYTES),
             sink: sink.to_owned(),
             servers,
             stream_name: config.stream.clone(),
             ack_timeout: config.ack_timeout,
-            max_payload: accepted.max_payload,
-            inbox,
-            last_reply: 0,
             in_flight: BTreeMap::new(),
             left_out: VecDeque::new(),
             acknowledged_of: None,
             headers: String::new(),
-            unasked: 0,
-            received_at: Instant::now(),
-            pings: 0,
-            pinged: false,
         }
     }
 
     /// Queues a message and writes what the socket accepts now. `news`: the sink waits for its acknowledgement. Copies the
     /// message once; the sink bounds how many are in flight.
     pub async fn send(&mut self, subject: &str, message: &QueuedMessage, news: bool) {
-        protocol::headers(&message.id, self.stream_name.as_deref(), &mut self.headers);
-        if self.headers.len() + message.line.len() > self.max_payload {
+        headers(&message.id, self.stream_name.as_deref(), &mut self.headers);
+        if self.headers.len() + message.line.len() > self.wire.max_payload {
             let (servers, id, camera) = (&self.servers, &message.id, &message.camera);
             let reason = format!("{servers} rejects {id} of camera {camera} as too large; raise max_payload there");
             self.left_out.push_back((news.then_some(message.number), reason));
             return;
         }
-        let reply = self.reply_subject();
-        protocol::publish(subject, &reply, &self.headers, &message.line, &mut self.output);
+        let number = self.wire.publish(subject, &self.headers, &message.line);
         let (message, subject) = (message.clone(), subject.into());
-        self.in_flight.insert(self.last_reply, InFlight { message, subject, news, sent: Instant::now() });
-        poll_fn(|context| {
-            // `next` reports the error.
-            let _ = self.write(context);
-            Poll::Ready(())
-        })
-        .await;
+        self.in_flight.insert(number, InFlight { message, subject, news, sent: Instant::now() });
+        self.wire.write_some().await;
     }
 
     /// Returns the server's next answer about a message. The future may be dropped at any time.
@@ -173,7 +136,7 @@ impl NatsConnection {
                 return Ok(oldest.refused(reason));
             };
             let Some(answered) = self.in_flight.remove(&number) else { continue };
-            self.unasked = 0;
+            self.wire.was_asked();
             return Ok(match self.refusal(&answered, reply) {
                 None => {
                     self.acknowledged_of = self.acknowledged_of.max(Some(answered.sent));
@@ -188,12 +151,11 @@ impl NatsConnection {
     /// Sends a request to a service of the server while no message is in flight; `None` if it does not answer in time or does
     /// not exist.
     pub async fn request(&mut self, subject: &str, payload: &[u8]) -> Result<Option<Bytes>, String> {
-        let (reply, until) = (self.reply_subject(), Instant::now() + self.ack_timeout);
-        let wanted = self.last_reply;
-        protocol::publish(subject, &reply, "", payload, &mut self.output);
+        let until = Instant::now() + self.ack_timeout;
+        let wanted = self.wire.publish(subject, "", payload);
         while let Some((number, reply)) = self.reply(Some(until)).await? {
             if number == wanted {
-                self.unasked = 0;
+                self.wire.was_asked();
                 return Ok(reply.ok().filter(|reply| reply.status != Some(NO_RESPONDERS)).map(|reply| reply.payload));
             }
         }
@@ -201,13 +163,9 @@ impl NatsConnection {
     }
 
     /// Sends what is queued, and closes the connection.
-    pub async fn close(mut self, within: Duration) {
-        let ended = async {
-            let _ = poll_fn(|context| self.write(context)).await;
-            let _ = poll_fn(|context| Pin::new(&mut *self.stream).poll_shutdown(context)).await;
-        };
+    pub async fn close(self, within: Duration) {
         // The next connection sends messages that are not sent in time.
-        let _ = tokio::time::timeout(within, ended).await;
+        self.wire.close(within).await;
     }
 
     /// Prefixes `what` with the servers' addresses.
@@ -215,14 +173,8 @@ impl NatsConnection {
         format!("{}: {what}", self.servers)
     }
 
-    /// Returns the subject of the next answer.
-    fn reply_subject(&mut self) -> String {
-        self.last_reply += 1;
-        format!("{}{}", self.inbox, self.last_reply)
-    }
-
     /// Returns why the stream does not accept a message; `None` if it does.
-    fn refusal(&self, answered: &InFlight, reply: Result<Reply, String>) -> Option<Rejection> {
+    fn refusal(&self, answered: &InFlight, reply: Result<ServerMessage, String>) -> Option<Rejection> {
         let QueuedMessage { camera, id, .. } = &answered.message;
         let reply = match reply {
             Ok(reply) => reply,
@@ -244,69 +196,17 @@ impl NatsConnection {
         Some(Rejection { reason, is_final })
     }
 
-    /// Returns the next answer and its number; `None` if none arrives until then. Pings a silent server meanwhile.
+    /// Returns the next answer and its number; `None` if none arrives until then.
     async fn reply(&mut self, until: Option<Instant>) -> Result<Option<Numbered>, String> {
-        loop {
-            let ping_at = self.received_at + PING_INTERVAL * (self.pings + 1);
-            let wake_at = until.map_or(ping_at, |until| until.min(ping_at));
-            let answer = poll_fn(|context| self.poll_reply(context));
-            match tokio::time::timeout_at(wake_at.into(), answer).await {
-                Ok(Ok(answer)) => return Ok(Some(answer)),
-                Ok(Err(reason)) => return Err(self.at(&reason)),
-                Err(_) if until.is_some_and(|until| until <= wake_at) => return Ok(None),
-                Err(_) if self.pings == MOST_PINGS => {
-                    let seconds = (PING_INTERVAL * (MOST_PINGS + 1)).as_secs();
-                    let silent = format!("no word from the server for {seconds} s: check the server and the network");
-                    return Err(self.at(&silent));
-                }
-                Err(_) => {
-                    self.output.extend_from_slice(PING);
-                    self.pings += 1;
-                    self.pinged = true;
-                }
-            }
-        }
-    }
-
-    fn poll_reply(&mut self, context: &mut Context<'_>) -> Poll<Result<Numbered, String>> {
-        loop {
-            while let Some(op) = decode(&mut self.input)? {
-                if let Some(answer) = self.received(op)? {
-                    return Poll::Ready(Ok(answer));
-                }
-            }
-            if self.broken.is_none()
-                && let Poll::Ready(Err(error)) = self.write(context)
-            {
-                self.broken = Some(describe_io_error(&error));
-            }
-            match (self.read(context), &self.broken) {
-                (Poll::Ready(Ok(())), _) => {}
-                (_, Some(reason)) => return Poll::Ready(Err(reason.clone())),
-                (Poll::Ready(Err(reason)), None) => return Poll::Ready(Err(reason)),
-                (Poll::Pending, None) => return Poll::Pending,
-            }
-        }
-    }
-
-    /// Handles an operation; returns an answer.
-    fn received(&mut self, op: ServerOp) -> Result<Option<Numbered>, String> {
-        match op {
-            ServerOp::Message(reply) => {
-                let number = reply.subject.strip_prefix(&self.inbox).and_then(|number| number.parse().ok());
-                return Ok(number.map(|number| (number, Ok(reply))));
-            }
-            ServerOp::Ping if self.output.len() < MOST_UNREAD => self.output.extend_from_slice(PONG),
-            ServerOp::Pong if self.pinged => (self.pinged, self.unasked) = (false, 0),
-            ServerOp::Info(info) => self.max_payload = info.max_payload,
+        match self.wire.next(until).await.map_err(|reason| self.at(&reason))? {
+            None => Ok(None),
+            Some(Received::Answer(number, message)) => Ok(Some((number, Ok(message)))),
             // The server continues; it reports this once for each message.
-            ServerOp::Error(error) => match self.forbidden(&error) {
-                Some(number) => return Ok(Some((number, Err(explain_server(&error))))),
-                None => return Err(explain_server(&error)),
+            Some(Received::Error(error)) => match self.forbidden(&error) {
+                Some(number) => Ok(Some((number, Err(explain_server(&error))))),
+                None => Err(self.at(&explain_server(&error))),
             },
-            ServerOp::Ping | ServerOp::Pong | ServerOp::Ok => {}
         }
-        Ok(None)
     }
 
     /// Returns the oldest message that this login may not publish, if that is the error.
@@ -319,52 +219,17 @@ impl NatsConnection {
         };
         self.in_flight.iter().find(|(_, sent)| is_it(&sent.subject)).map(|(number, _)| *number)
     }
-
-    /// Reads once.
-    fn read(&mut self, context: &mut Context<'_>) -> Poll<Result<(), String>> {
-        let mut chunk = [0; 4096];
-        let mut buffer = ReadBuf::new(&mut chunk);
-        if let Err(error) = ready!(Pin::new(&mut *self.stream).poll_read(context, &mut buffer)) {
-            return Poll::Ready(Err(describe_io_error(&error)));
-        }
-        if buffer.filled().is_empty() {
-            return Poll::Ready(Err(ENDED.to_owned()));
-        }
-        self.input.extend_from_slice(buffer.filled());
-        self.unasked += buffer.filled().len();
-        if self.unasked > UNASKED_BYTES {
-            return Poll::Ready(Err(unasked("server")));
-        }
-        (self.received_at, self.pings) = (Instant::now(), 0);
-        Poll::Ready(Ok(()))
-    }
-
-    /// Writes what is queued; ready when nothing is left to write.
-    fn write(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        while !self.output.is_empty() {
-            let n = ready!(Pin::new(&mut *self.stream).poll_write(context, &self.output))?;
-            if n == 0 {
-                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
-            }
-            self.output.advance(n);
-            self.unflushed = true;
-        }
-        if self.unflushed {
-            ready!(Pin::new(&mut *self.stream).poll_flush(context))?;
-            self.unflushed = false;
-        }
-        Poll::Ready(Ok(()))
-    }
 }
 
-/// Makes a subject that no other client can guess, so that none can acknowledge messages in the stream's place.
-fn inbox() -> Result<String, SinkError> {
-    let mut random = [0; 16];
-    let provider = rustls::crypto::ring::default_provider();
-    let failed = |_| SinkError::certain("url", "the system provides no random numbers: check /dev/urandom");
-    provider.secure_random.fill(&mut random).map_err(failed)?;
-    let digits: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
-    Ok(format!("_INBOX.{digits}."))
+/// Creates the headers of a message: its id, and the stream that must accept it.
+fn headers(id: &str, stream: Option<&str>, out: &mut String) {
+    out.clear();
+    // Writing to a string cannot fail.
+    let _ = write!(out, "NATS/1.0\r\nNats-Msg-Id: {id}\r\n");
+    if let Some(stream) = stream {
+        let _ = write!(out, "Nats-Expected-Stream: {stream}\r\n");
+    }
+    out.push_str("\r\n");
 }
 
 #[cfg(test)]

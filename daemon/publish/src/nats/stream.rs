@@ -6,15 +6,11 @@ use std::sync::Arc;
 use serde_json::json;
 use visiond_config::types::NatsSinkConfig;
 use visiond_message::camera_of_events;
+use visiond_nats::answer::{
+    NOT_ENABLED, NOT_ENABLED_FOR_ACCOUNT, Refusal, STREAM_NAME_EXIST, STREAM_NOT_FOUND, api_answer,
+};
 
-use super::answer::{Refusal, api_answer};
 use super::connection::NatsConnection;
-
-// Error codes of JetStream.
-const STREAM_NOT_FOUND: u64 = 10059;
-const STREAM_NAME_EXIST: u64 = 10058;
-const NOT_ENABLED: u64 = 10076;
-const NOT_ENABLED_FOR_ACCOUNT: u64 = 10039;
 
 /// The last part of the subject of events, in place of `detections`.
 const EVENTS: &str = "events";

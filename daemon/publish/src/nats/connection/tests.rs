@@ -1,7 +1,10 @@
 #![allow(clippy::unwrap_used)]
 
+use bytes::BytesMut;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 use visiond_config::types::{Config, SinkKind};
+use visiond_nats::protocol::{PING, PONG};
+use visiond_nats::wire::{MOST_PINGS, MOST_UNREAD, PING_INTERVAL};
 use visiond_system::testing::{HANG, at_once};
 
 use super::*;
@@ -220,7 +223,7 @@ fn a_server_that_never_stops_is_given_up_and_fills_no_memory() {
         for _ in 0..4 {
             says(&mut server, &chunk).await;
             assert_eq!(acknowledged(&mut connection).await, None);
-            assert!(connection.output.len() <= MOST_UNREAD + PONG.len(), "{}", connection.output.len());
+            assert!(connection.wire.output.len() <= MOST_UNREAD + PONG.len(), "{}", connection.wire.output.len());
         }
         says(&mut server, &chunk).await;
         let given_up = "nats://test: the server sent 4 MiB that visiond did not request".to_owned();
@@ -235,7 +238,7 @@ fn a_silent_server_is_asked_and_then_given_up() {
         for _ in 0..2 {
             // As if it had been silent since then.
             for _ in 0..MOST_PINGS {
-                connection.received_at -= PING_INTERVAL;
+                connection.wire.received_at -= PING_INTERVAL;
                 let mut ping = [0; PING.len()];
                 tokio::select! {
                     lost = connection.next() => panic!("{lost:?}"),
@@ -246,7 +249,7 @@ fn a_silent_server_is_asked_and_then_given_up() {
             says(&mut server, "PONG\r\n").await;
             assert_eq!(acknowledged(&mut connection).await, None, "it answers");
         }
-        connection.received_at -= PING_INTERVAL * (MOST_PINGS + 1);
+        connection.wire.received_at -= PING_INTERVAL * (MOST_PINGS + 1);
         let given_up = "nats://test: no word from the server for 30 s: check the server and the network".to_owned();
         assert_eq!(connection.next().await, Err(given_up));
     });

@@ -4,15 +4,18 @@ use std::fmt;
 
 use serde::Deserialize;
 
-use crate::broker::shorten;
+use crate::shorten;
 
 /// Why JetStream refuses a request or a message.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct Refusal {
-    code: u64,
+    /// Like the status of HTTP.
+    pub code: u64,
+    /// What JetStream's documents list.
     pub err_code: u64,
-    description: String,
+    /// JetStream's words.
+    pub description: String,
 }
 
 impl Default for Refusal {
@@ -27,6 +30,31 @@ impl fmt::Display for Refusal {
     }
 }
 
+// Error codes of JetStream.
+/// There is no such stream.
+pub const STREAM_NOT_FOUND: u64 = 10059;
+/// A stream of this name has another configuration.
+pub const STREAM_NAME_EXIST: u64 = 10058;
+/// JetStream is off on this server.
+pub const NOT_ENABLED: u64 = 10076;
+/// JetStream is off for this account.
+pub const NOT_ENABLED_FOR_ACCOUNT: u64 = 10039;
+/// The message exceeds the stream's `max_msg_size`.
+pub const TOO_LARGE: u64 = 10054;
+/// The subject's last message is not the expected one.
+pub const WRONG_LAST_SEQUENCE: [u64; 2] = [10071, 10164];
+/// The server that answers does not lead, or still stores the first copy of this message.
+const TEMPORARY: [u64; 2] = [10009, 10158];
+/// Codes of status 503 that waiting does not help: no memory or disk for JetStream, no such capability, no room in the stream.
+const LASTING: [u64; 5] = [10023, 10028, NOT_ENABLED_FOR_ACCOUNT, NOT_ENABLED, 10077];
+
+impl Refusal {
+    /// Returns whether the cluster may fulfil the request a moment later, when it has elected its leaders.
+    pub fn is_temporary(&self) -> bool {
+        TEMPORARY.contains(&self.err_code) || (self.code == 503 && !LASTING.contains(&self.err_code))
+    }
+}
+
 /// Returns whether JetStream has fulfilled the request; `None` if the answer does not have JetStream's form.
 pub fn api_answer(payload: &[u8]) -> Option<Result<(), Refusal>> {
     #[derive(Deserialize)]
@@ -37,12 +65,10 @@ pub fn api_answer(payload: &[u8]) -> Option<Result<(), Refusal>> {
     Some(error.map_or(Ok(()), Err))
 }
 
-/// The error code for a message that exceeds the stream's `max_msg_size`.
-const TOO_LARGE: u64 = 10054;
-
 /// Why a stream has not accepted a message.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Rejection {
+    /// JetStream's words.
     pub reason: String,
     /// The stream can never accept it.
     pub is_final: bool,
@@ -55,6 +81,9 @@ impl From<String> for Rejection {
 }
 
 /// Returns why an answer does not acknowledge a message.
+///
+/// # Errors
+/// If it does not.
 pub fn acknowledgement(payload: &[u8]) -> Result<(), Rejection> {
     #[derive(Deserialize)]
     struct Acknowledgement {

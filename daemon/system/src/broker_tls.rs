@@ -7,55 +7,49 @@ use std::sync::Arc;
 use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{AlertDescription, CertificateError, ClientConfig, Error, RootCertStore};
-use visiond_config::types::{MqttSinkConfig, NatsSinkConfig};
-use visiond_system::certificate_fault::{CertificateFault, WallClock};
-use visiond_system::preflight::Certainty;
-use visiond_system::regular_file;
 
-use crate::sink::SinkError;
+use crate::certificate_fault::{CertificateFault, WallClock};
+use crate::preflight::Certainty;
+use crate::regular_file;
+use crate::setting_error::SettingError;
 
 /// The largest file of certificates, in bytes: ten times the CAs of all browsers.
 const MOST_PEM_BYTES: u64 = 4 << 20;
 
-/// The files for TLS that a sink's configuration names.
+/// The files for TLS that a configuration names.
+#[derive(Debug, Clone, Copy)]
 pub struct TlsFiles<'a> {
-    ca: Option<&'a Path>,
-    certificate: Option<&'a Path>,
-    key: Option<&'a Path>,
-}
-
-impl<'a> From<&'a MqttSinkConfig> for TlsFiles<'a> {
-    fn from(MqttSinkConfig { ca, certificate, key, .. }: &'a MqttSinkConfig) -> Self {
-        Self { ca: ca.as_deref(), certificate: certificate.as_deref(), key: key.as_deref() }
-    }
-}
-
-impl<'a> From<&'a NatsSinkConfig> for TlsFiles<'a> {
-    fn from(NatsSinkConfig { ca, certificate, key, .. }: &'a NatsSinkConfig) -> Self {
-        Self { ca: ca.as_deref(), certificate: certificate.as_deref(), key: key.as_deref() }
-    }
+    /// CA certificates that verify the broker's; `None`: those of the system.
+    pub ca: Option<&'a Path>,
+    /// This device's certificate, which requires `key`.
+    pub certificate: Option<&'a Path>,
+    /// The certificate's private key.
+    pub key: Option<&'a Path>,
 }
 
 /// Builds the TLS configuration. Reads the files for each connection, so that a renewed certificate takes effect.
-pub fn client(files: &TlsFiles<'_>) -> Result<Arc<ClientConfig>, SinkError> {
+///
+/// # Errors
+/// If a file cannot be used, or the system has no CA certificates.
+pub fn client(files: &TlsFiles<'_>) -> Result<Arc<ClientConfig>, SettingError> {
     let mut roots = RootCertStore::empty();
     match files.ca {
         Some(path) => {
             let unusable =
-                |error| SinkError::certain("ca", format!("cannot use a certificate in {}: {error}", path.display()));
+                |error| SettingError::certain("ca", format!("cannot use a certificate in {}: {error}", path.display()));
             let mut certificates = certificates("ca", path)?.into_iter();
             certificates.try_for_each(|certificate| roots.add(certificate)).map_err(unusable)?;
         }
         None if roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs).0 == 0 => {
             let remedy = "install ca-certificates, or set `ca` to the broker's CA";
-            return Err(SinkError::certain("url", format!("this system has no CA certificates: {remedy}")));
+            return Err(SettingError::certain("url", format!("this system has no CA certificates: {remedy}")));
         }
         None => {}
     }
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
-        .map_err(|error| SinkError::certain("url", format!("cannot set up TLS: {error}")))?
+        .map_err(|error| SettingError::certain("url", format!("cannot set up TLS: {error}")))?
         .with_root_certificates(roots);
     let mut client = match (files.certificate, files.key) {
         (Some(certificate), Some(key)) => {
@@ -65,7 +59,7 @@ pub fn client(files: &TlsFiles<'_>) -> Result<Arc<ClientConfig>, SinkError> {
                 .map_err(|error| unreadable("key", key, "key", &error))?;
             builder.with_client_auth_cert(chain, secret).map_err(|error| {
                 let (certificate, key) = (certificate.display(), key.display());
-                SinkError::certain("key", format!("{certificate} and {key} do not belong together: {error}"))
+                SettingError::certain("key", format!("{certificate} and {key} do not belong together: {error}"))
             })?
         }
         _ => builder.with_no_client_auth(),
@@ -74,13 +68,13 @@ pub fn client(files: &TlsFiles<'_>) -> Result<Arc<ClientConfig>, SinkError> {
     Ok(Arc::new(client))
 }
 
-fn certificates(key: &'static str, path: &Path) -> Result<Vec<CertificateDer<'static>>, SinkError> {
+fn certificates(key: &'static str, path: &Path) -> Result<Vec<CertificateDer<'static>>, SettingError> {
     let read = |error| unreadable(key, path, "certificate", &error);
     let pem = read_pem(path).map_err(read)?;
     let all: Vec<_> = CertificateDer::pem_slice_iter(&pem).collect::<Result<_, _>>().map_err(read)?;
     if all.is_empty() {
         let reason = format!("{} has no certificate in PEM format (-----BEGIN CERTIFICATE-----)", path.display());
-        return Err(SinkError::certain(key, reason));
+        return Err(SettingError::certain(key, reason));
     }
     Ok(all)
 }
@@ -90,14 +84,14 @@ fn read_pem(path: &Path) -> Result<Vec<u8>, pem::Error> {
     regular_file::read(path, MOST_PEM_BYTES).map_err(pem::Error::Io)
 }
 
-fn unreadable(key: &'static str, path: &Path, what: &str, error: &pem::Error) -> SinkError {
+fn unreadable(key: &'static str, path: &Path, what: &str, error: &pem::Error) -> SettingError {
     let shown = path.display();
     match error {
         pem::Error::Io(error) => {
-            SinkError { key, reason: format!("cannot read {shown}: {error}"), certainty: Certainty::of(error, path) }
+            SettingError { key, reason: format!("cannot read {shown}: {error}"), certainty: Certainty::of(error, path) }
         }
-        pem::Error::NoItemsFound => SinkError::certain(key, format!("{shown} has no {what} in PEM format")),
-        error => SinkError::certain(key, format!("{shown} has no {what} in PEM format: {error}")),
+        pem::Error::NoItemsFound => SettingError::certain(key, format!("{shown} has no {what} in PEM format")),
+        error => SettingError::certain(key, format!("{shown} has no {what} in PEM format: {error}")),
     }
 }
 

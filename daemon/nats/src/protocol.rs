@@ -5,14 +5,14 @@ use std::fmt::Write as _;
 use bytes::{Buf, Bytes, BytesMut};
 use serde::{Deserialize, Serialize};
 
-use crate::broker::shorten;
+use crate::shorten;
 
 /// The longest line accepted from a server, in bytes. INFO of a large cluster takes a few KiB.
 const LINE_BYTES: usize = 64 << 10;
-/// The largest message accepted from a server, in bytes. visiond receives only acknowledgements and JetStream's answers.
-const MESSAGE_BYTES: u64 = 1 << 20;
 
+/// The client's question whether the server is still there.
 pub const PING: &[u8] = b"PING\r\n";
+/// The answer to the server's PING.
 pub const PONG: &[u8] = b"PONG\r\n";
 
 /// INFO: the part of a server's announcement that visiond needs.
@@ -23,6 +23,7 @@ pub struct ServerInfo {
     pub max_payload: usize,
     /// The nonce that a client with an nkey must sign.
     pub nonce: String,
+    /// Whether the server accepts only encrypted connections.
     pub tls_required: bool,
 }
 
@@ -38,16 +39,23 @@ impl Default for ServerInfo {
 pub struct Connect {
     /// Whether to acknowledge each line with `+OK`.
     pub verbose: bool,
+    /// Whether the server checks subjects strictly.
     pub pedantic: bool,
+    /// Whether this client requires TLS.
     pub tls_required: bool,
+    /// The connection's name, which the server shows.
     pub name: String,
+    /// The client's language.
     pub lang: &'static str,
+    /// The client's version.
     pub version: &'static str,
     /// 1: INFO may come again.
     pub protocol: u8,
+    /// Whether messages may have headers.
     pub headers: bool,
     /// Whether the server answers with status 503 if a message has no receiver.
     pub no_responders: bool,
+    /// Who the client is.
     #[serde(flatten)]
     pub proof: Proof,
 }
@@ -55,41 +63,83 @@ pub struct Connect {
 /// The members of CONNECT that authenticate the device.
 #[derive(Default, Serialize)]
 pub struct Proof {
+    /// The user.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
+    /// The user's password.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pass: Option<String>,
+    /// A token in place of a user.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub auth_token: Option<String>,
+    /// The JWT of a credentials file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub jwt: Option<String>,
+    /// The public key of an nkey without a JWT.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub nkey: Option<String>,
     /// The signed nonce in Base64 for URLs, without padding.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sig: Option<String>,
 }
 
+/// An operation of the server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ServerOp {
+    /// INFO.
     Info(ServerInfo),
     /// MSG or HMSG.
-    Message(Reply),
+    Message(ServerMessage),
+    /// PING, which requires a PONG.
     Ping,
+    /// PONG.
     Pong,
+    /// +OK.
     Ok,
     /// -ERR, without its quotes.
     Error(String),
 }
 
 /// A message from the server.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Reply {
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ServerMessage {
+    /// Its subject: where the server sent it, or where it was stored.
     pub subject: String,
+    /// The number of the subscription that it is for.
+    pub subscription: u64,
+    /// Where an answer to it goes; JetStream puts a message's position there.
+    pub reply: Option<String>,
     /// The status in its headers; 503: the request has no receiver.
     pub status: Option<u16>,
+    /// The headers as sent, `NATS/1.0` included; empty if there are none.
+    pub headers: Bytes,
+    /// The contents.
     pub payload: Bytes,
 }
 
-/// Takes the next operation out of `input`; `None` if it is incomplete. Fails if the server sends something that visiond does
-/// not accept, at the latest when `input` holds [`MESSAGE_BYTES`] and a line.
-pub fn decode(input: &mut BytesMut) -> Result<Option<ServerOp>, String> {
+impl ServerMessage {
+    /// Returns the value of a header; names match without case.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        let text = std::str::from_utf8(&self.headers).ok()?;
+        let mut lines = text.split("\r\n").skip(1).filter_map(|line| line.split_once(':'));
+        lines.find(|(found, _)| found.trim().eq_ignore_ascii_case(name)).map(|(_, value)| value.trim())
+    }
+
+    /// Returns the text after the status, such as `No Messages`.
+    pub fn status_text(&self) -> String {
+        let line = self.headers.split(|&byte| byte == b'\r' || byte == b'\n').next().unwrap_or_default();
+        let line = String::from_utf8_lossy(line);
+        let text = line.trim_start_matches("NATS/1.0").trim_start().trim_start_matches(|c: char| c.is_ascii_digit());
+        shorten(text.trim())
+    }
+}
+
+/// Takes the next operation out of `input`; `None` if it is incomplete.
+///
+/// # Errors
+/// If the server sends something that visiond does not accept, at the latest when `input` holds `most_bytes`, the largest
+/// message, and a line.
+pub fn decode(input: &mut BytesMut, most_bytes: u64) -> Result<Option<ServerOp>, String> {
     let searched = &input[..input.len().min(LINE_BYTES)];
     let Some(end) = searched.iter().position(|&byte| byte == b'\n') else {
         let too_long = searched.len() == LINE_BYTES;
@@ -106,8 +156,8 @@ pub fn decode(input: &mut BytesMut) -> Result<Option<ServerOp>, String> {
         "INFO" => ServerOp::Info(serde_json::from_str(rest).map_err(|_| unknown())?),
         verb @ ("MSG" | "HMSG") => {
             let head = MessageHead::parse(rest, verb == "HMSG").ok_or_else(unknown)?;
-            if head.bytes > MESSAGE_BYTES {
-                let (bytes, most) = (head.bytes, MESSAGE_BYTES);
+            if head.bytes > most_bytes {
+                let (bytes, most) = (head.bytes, most_bytes);
                 return Err(format!("the server announced a message of {bytes} bytes; visiond accepts {most}"));
             }
             // The message and a line feed follow.
@@ -115,15 +165,24 @@ pub fn decode(input: &mut BytesMut) -> Result<Option<ServerOp>, String> {
             if input.len() < end + 1 + bytes + 2 {
                 return Ok(None);
             }
-            let subject = head.subject.to_owned();
+            let (subject, subscription) = (head.subject.to_owned(), head.subscription);
+            let reply = head.reply.map(str::to_owned);
             input.advance(end + 1);
-            let headers = input.split_to(header_bytes);
+            let headers = input.split_to(header_bytes).freeze();
             let payload = input.split_to(bytes - header_bytes).freeze();
             if !input.starts_with(b"\r\n") {
                 return Err("the server sent a message that is longer than announced".to_owned());
             }
             input.advance(2);
-            return Ok(Some(ServerOp::Message(Reply { subject, status: status(&headers), payload })));
+            let status = status(&headers);
+            return Ok(Some(ServerOp::Message(ServerMessage {
+                subject,
+                subscription,
+                reply,
+                status,
+                headers,
+                payload,
+            })));
         }
         _ => return Err(unknown()),
     };
@@ -134,6 +193,8 @@ pub fn decode(input: &mut BytesMut) -> Result<Option<ServerOp>, String> {
 /// The words after MSG or HMSG: `SUBJECT SID [REPLY] [HEADER BYTES] BYTES`.
 struct MessageHead<'l> {
     subject: &'l str,
+    subscription: u64,
+    reply: Option<&'l str>,
     header_bytes: u64,
     /// With the headers.
     bytes: u64,
@@ -142,11 +203,18 @@ struct MessageHead<'l> {
 impl<'l> MessageHead<'l> {
     fn parse(line: &'l str, has_headers: bool) -> Option<Self> {
         let mut words = line.split_ascii_whitespace();
-        let (subject, _sid) = (words.next()?, words.next()?);
+        let (subject, subscription) = (words.next()?, words.next()?.parse().ok()?);
         let bytes = words.next_back()?.parse().ok()?;
         let header_bytes = if has_headers { words.next_back()?.parse().ok()? } else { 0 };
         // At most a reply subject is left.
-        (header_bytes <= bytes && words.count() <= 1).then_some(Self { subject, header_bytes, bytes })
+        let reply = words.next();
+        (header_bytes <= bytes && words.next().is_none()).then_some(Self {
+            subject,
+            subscription,
+            reply,
+            header_bytes,
+            bytes,
+        })
     }
 }
 
@@ -154,17 +222,6 @@ impl<'l> MessageHead<'l> {
 fn status(headers: &[u8]) -> Option<u16> {
     let line = headers.split(|&byte| byte == b'\r' || byte == b'\n').next()?;
     std::str::from_utf8(line).ok()?.strip_prefix("NATS/1.0")?.split_ascii_whitespace().next()?.parse().ok()
-}
-
-/// Creates the headers of a message: its id, and the stream that must accept it.
-pub fn headers(id: &str, stream: Option<&str>, out: &mut String) {
-    out.clear();
-    // Writing to a string cannot fail.
-    let _ = write!(out, "NATS/1.0\r\nNats-Msg-Id: {id}\r\n");
-    if let Some(stream) = stream {
-        let _ = write!(out, "Nats-Expected-Stream: {stream}\r\n");
-    }
-    out.push_str("\r\n");
 }
 
 /// Appends PUB, or HPUB if there are headers, for a message whose answer goes to `reply`.
@@ -187,14 +244,25 @@ mod tests {
 
     use super::*;
 
+    const MOST: u64 = 1 << 20;
+
     fn decoded(bytes: &[u8]) -> Result<Option<ServerOp>, String> {
-        decode(&mut BytesMut::from(bytes))
+        decode(&mut BytesMut::from(bytes), MOST)
     }
 
     #[test]
     fn each_operation_is_read_once_it_is_whole() {
-        let reply = |status, payload: &'static [u8]| {
-            ServerOp::Message(Reply { subject: "_INBOX.x.7".to_owned(), status, payload: Bytes::from_static(payload) })
+        let message = |reply: Option<&str>, headers: &'static [u8], payload: &'static [u8]| {
+            let (subject, reply) = ("_INBOX.x.7".to_owned(), reply.map(str::to_owned));
+            let (headers, payload) = (Bytes::from_static(headers), Bytes::from_static(payload));
+            ServerOp::Message(ServerMessage {
+                subject,
+                subscription: 1,
+                reply,
+                status: status(&headers),
+                headers,
+                payload,
+            })
         };
         let info = ServerInfo { max_payload: 1000, nonce: "n".to_owned(), tls_required: true };
         for (bytes, op) in [
@@ -204,16 +272,19 @@ mod tests {
             (b"-ERR 'Unknown Subject'\r\n", ServerOp::Error("Unknown Subject".to_owned())),
             (b"INFO {\"max_payload\":1000,\"nonce\":\"n\",\"tls_required\":true,\"x\":[]} \r\n", ServerOp::Info(info)),
             (b"INFO {}\r\n", ServerOp::Info(ServerInfo::default())),
-            (b"MSG _INBOX.x.7 1 2\r\n{}\r\n", reply(None, b"{}")),
-            (b"MSG _INBOX.x.7 1  other 2\r\n\r\n\r\n", reply(None, b"\r\n")),
-            (b"HMSG _INBOX.x.7 1 16 16\r\nNATS/1.0 503\r\n\r\n\r\n", reply(Some(503), b"")),
-            (b"HMSG _INBOX.x.7 1 other 18 20\r\nNATS/1.0\r\na: b\r\n\r\n{}\r\n", reply(None, b"{}")),
+            (b"MSG _INBOX.x.7 1 2\r\n{}\r\n", message(None, b"", b"{}")),
+            (b"MSG _INBOX.x.7 1  other 2\r\n\r\n\r\n", message(Some("other"), b"", b"\r\n")),
+            (b"HMSG _INBOX.x.7 1 16 16\r\nNATS/1.0 503\r\n\r\n\r\n", message(None, b"NATS/1.0 503\r\n\r\n", b"")),
+            (
+                b"HMSG _INBOX.x.7 1 other 18 20\r\nNATS/1.0\r\na: b\r\n\r\n{}\r\n",
+                message(Some("other"), b"NATS/1.0\r\na: b\r\n\r\n", b"{}"),
+            ),
         ] {
             for cut in 0..bytes.len() {
                 assert_eq!(decoded(&bytes[..cut]), Ok(None), "{:?}", String::from_utf8_lossy(&bytes[..cut]));
             }
             let mut input = BytesMut::from(&[bytes, b"PI"].concat()[..]);
-            assert_eq!(decode(&mut input), Ok(Some(op)));
+            assert_eq!(decode(&mut input, MOST), Ok(Some(op)));
             assert_eq!(&input[..], b"PI");
         }
     }
@@ -226,6 +297,7 @@ mod tests {
             (b"MSG x 1\r\n", "which is not NATS"),
             (b"MSG x 1 a b 2\r\n", "which is not NATS"),
             (b"MSG x 1 -2\r\n", "which is not NATS"),
+            (b"MSG x y 2\r\n", "which is not NATS"),
             (b"MSG x 1 99999999999999999999999\r\n", "which is not NATS"),
             (b"HMSG x 1 3 2\r\n", "which is not NATS"),
             (b"MSG x 1 2\r\nabcd", "longer than announced"),
@@ -242,14 +314,24 @@ mod tests {
 
     #[test]
     fn a_message_is_written_with_its_lengths() {
-        let (mut headers_of, mut out) = (String::new(), BytesMut::new());
-        headers("0-1", Some("visiond"), &mut headers_of);
-        publish("a.b", "_INBOX.x.1", &headers_of, b"{}", &mut out);
+        let mut out = BytesMut::new();
+        publish("a.b", "_INBOX.x.1", "NATS/1.0\r\na: b\r\n\r\n", b"{}", &mut out);
         publish("a.b", "_INBOX.x.2", "", b"{}", &mut out);
         assert_eq!(
             &out[..],
-            b"HPUB a.b _INBOX.x.1 61 63\r\nNATS/1.0\r\nNats-Msg-Id: 0-1\r\nNats-Expected-Stream: visiond\r\n\r\n{}\r\n\
-              PUB a.b _INBOX.x.2 2\r\n{}\r\n"
+            b"HPUB a.b _INBOX.x.1 18 20\r\nNATS/1.0\r\na: b\r\n\r\n{}\r\nPUB a.b _INBOX.x.2 2\r\n{}\r\n"
+        );
+    }
+
+    #[test]
+    fn headers_are_found_by_their_names_without_case() {
+        let headers = Bytes::from_static(b"NATS/1.0 404 No Messages\r\nNats-Sequence: 7\r\nA:b: c\r\n\r\n");
+        let message = ServerMessage { headers, ..ServerMessage::default() };
+        assert_eq!((message.header("nats-sequence"), message.header("A")), (Some("7"), Some("b: c")));
+        assert_eq!((message.header("Nats"), message.status_text().as_str()), (None, "No Messages"));
+        assert_eq!(
+            (ServerMessage::default().header("a"), ServerMessage::default().status_text()),
+            (None, String::new())
         );
     }
 
@@ -263,7 +345,11 @@ mod tests {
         ) {
             let mut input = BytesMut::from(start);
             input.extend_from_slice(&bytes);
-            while let Ok(Some(_)) = decode(&mut input) {}
+            while let Ok(Some(op)) = decode(&mut input, MOST) {
+                if let ServerOp::Message(message) = op {
+                    let _ = (message.header("a"), message.status_text());
+                }
+            }
         }
     }
 }
