@@ -42,6 +42,7 @@ mod metrics;
 mod mqtt;
 mod mqtt_commands;
 mod nats;
+mod nats_stores;
 mod nothing_lost;
 mod onvif;
 mod package;

@@ -72,14 +72,23 @@ pub fn picture(name: &str) -> PathBuf {
 
 /// The sample video, which `tests/setup` fetches.
 pub fn video() -> PathBuf {
-    let cache = || {
-        let base = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
-        let base = base.or_else(|| std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache")));
-        base.unwrap_or_default().join("visiond/media/vtest.avi")
-    };
-    let path = std::env::var_os("VISIOND_TEST_VIDEO").map_or_else(cache, PathBuf::from);
+    let path = std::env::var_os("VISIOND_TEST_VIDEO").map_or_else(|| cache().join("media/vtest.avi"), PathBuf::from);
     assert!(path.is_file(), "{} is not there: run tests/setup", path.display());
     path
+}
+
+/// The Python packages of the tests, which `tests/setup` fetches.
+pub fn python_packages() -> PathBuf {
+    let path = cache().join("web");
+    assert!(path.is_dir(), "{} is not there: run tests/setup --test", path.display());
+    path
+}
+
+/// What `tests/setup` has fetched.
+fn cache() -> PathBuf {
+    let base = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
+    let base = base.or_else(|| std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache")));
+    base.unwrap_or_default().join("visiond")
 }
 
 /// The backends that can be tested here: rten always, ONNX Runtime if `ORT_DYLIB_PATH` names it.

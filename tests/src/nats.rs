@@ -79,6 +79,32 @@ impl NatsServer {
     }
 }
 
+/// Three servers on loopback whose streams may have three replicas.
+pub struct NatsCluster {
+    /// The servers.
+    pub servers: Vec<NatsServer>,
+    _routes: Vec<Port>,
+}
+
+impl NatsCluster {
+    /// Starts them. They elect leaders while they answer.
+    pub fn start() -> Self {
+        let routes: Vec<_> = (0..3).map(|_| Port::reserve()).collect();
+        let urls: Vec<_> = routes.iter().map(|port| format!("\"nats://127.0.0.1:{}\"", port.number)).collect();
+        let start = |(number, port): (usize, &Port)| {
+            let (port, urls) = (port.number, urls.join(", "));
+            let cluster = format!("cluster {{ name: c, listen: \"127.0.0.1:{port}\", routes: [{urls}] }}");
+            NatsServer::start_with(|_| format!("server_name: n{number}\n{cluster}\n"))
+        };
+        Self { servers: routes.iter().enumerate().map(start).collect(), _routes: routes }
+    }
+
+    /// The URLs of their clients.
+    pub fn urls(&self) -> Vec<String> {
+        self.servers.iter().map(|server| format!("nats://127.0.0.1:{}", server.port)).collect()
+    }
+}
+
 impl Drop for NatsServer {
     fn drop(&mut self) {
         if let Some(mut child) = self.child.take() {

@@ -1,0 +1,295 @@
+//! Reads the messages of a stream in their order, without a gap, over any number of connections.
+//!
+//! A reader has an ephemeral pull consumer, and asks for a bounded number of messages at a time. The server numbers what it
+//! delivers: after a gap, a lost connection or a lost consumer, the reader makes another one that starts after the last message.
+
+use std::time::{Duration, Instant};
+
+use serde::Deserialize;
+use serde_json::json;
+use tokio::time::sleep;
+
+use crate::client::{Client, NO_RESPONDERS, NoMore, Request};
+use crate::error::NatsError;
+use crate::protocol::ServerMessage;
+use crate::wire::random_digits;
+
+/// How many messages are requested at a time.
+const BATCH: u64 = 512;
+/// How long a request of messages waits at the server.
+const EXPIRES: Duration = Duration::from_secs(20);
+/// How often the server tells that it still waits.
+const HEARTBEAT: Duration = Duration::from_secs(5);
+/// How long a request of messages waits that are there. They may have been removed in the meantime.
+const EXPIRES_WHILE_BEHIND: Duration = Duration::from_secs(2);
+/// How long a cluster may take to make a consumer.
+const CREATED_WITHIN: Duration = Duration::from_secs(4);
+/// When the server removes a consumer that nobody reads from.
+const INACTIVE: Duration = Duration::from_secs(60);
+/// How often a reader may start again without having got a message or a heartbeat.
+const MOST_RESTARTS: u32 = 8;
+/// The pause before the first of them; the others have longer ones.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Which messages a reader starts with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Start {
+    /// The first one after this sequence.
+    After(u64),
+    /// The last one of each subject.
+    LastOfEach,
+}
+
+/// Reads the messages of a stream whose subjects match a filter.
+#[derive(Debug)]
+pub struct StreamReader {
+    stream: String,
+    filter: String,
+    start: Start,
+    headers_only: bool,
+    consumer: Option<Consumer>,
+    /// The sequence of the last message.
+    last: u64,
+    /// How many messages were in the stream after the last one.
+    pending: Option<u64>,
+    restarts: u32,
+}
+
+#[derive(Debug)]
+struct Consumer {
+    name: String,
+    /// How many messages it has delivered.
+    delivered: u64,
+    /// The generation and number of the client's reader.
+    reader: (u64, u64),
+    /// How many of the requested messages are still to come.
+    left: u64,
+    /// How long to wait for the next of them, or for a heartbeat.
+    patience: Duration,
+}
+
+/// A message of a stream.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Delivered {
+    /// Its sequence in the stream.
+    pub sequence: u64,
+    /// The message.
+    pub message: ServerMessage,
+}
+
+impl StreamReader {
+    /// Creates a reader. `headers_only`: messages come without their contents, which the header `Nats-Msg-Size` measures.
+    pub fn new(stream: &str, filter: &str, start: Start, headers_only: bool) -> Self {
+        let (stream, filter) = (stream.to_owned(), filter.to_owned());
+        Self { stream, filter, start, headers_only, consumer: None, last: 0, pending: None, restarts: 0 }
+    }
+
+    /// Returns whether the reader has everything that was in the stream when the last message was sent.
+    pub fn is_caught_up(&self) -> bool {
+        self.pending == Some(0)
+    }
+
+    /// Returns the next message that is in the stream by now; `None` if there is none.
+    ///
+    /// # Errors
+    /// If no server answers in time, or forbids it.
+    pub async fn next_present(&mut self, client: &mut Client) -> Result<Option<Delivered>, NatsError> {
+        while !self.is_caught_up() {
+            if let Some(delivered) = self.step(client).await? {
+                return Ok(Some(delivered));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Waits for the next message. Cancel-safe: no message is lost if the future is dropped.
+    ///
+    /// # Errors
+    /// If no server answers in time, or forbids it.
+    pub async fn next(&mut self, client: &mut Client) -> Result<Delivered, NatsError> {
+        loop {
+            if let Some(delivered) = self.step(client).await? {
+                return Ok(delivered);
+            }
+        }
+    }
+
+    /// Waits for one word of the server; returns a message if it is one.
+    async fn step(&mut self, client: &mut Client) -> Result<Option<Delivered>, NatsError> {
+        if self.consumer.is_none() {
+            if self.restarts > 0 {
+                sleep(PAUSE * self.restarts).await;
+            }
+            self.consumer = Some(self.create(client).await?);
+            if self.is_caught_up() {
+                return Ok(None);
+            }
+        }
+        let Some(consumer) = &mut self.consumer else { return Ok(None) };
+        if consumer.left == 0 {
+            consumer.request_messages(client, &self.stream, self.pending.unwrap_or(0)).await;
+        }
+        let (generation, reader) = consumer.reader;
+        let (number, message) = match client.answer(generation, consumer.patience).await? {
+            Ok(answer) => answer,
+            Err(NoMore::Superseded) => {
+                self.consumer = None;
+                return Ok(None);
+            }
+            Err(NoMore::Lost(reason)) => return self.restart(client, &reason).map(|()| None),
+        };
+        if number != reader {
+            return Ok(None);
+        }
+        match message.status {
+            None => {}
+            // A heartbeat, which says what was delivered.
+            Some(100) => {
+                self.restarts = 0;
+                let said = message.header("Nats-Last-Consumer").and_then(|number| number.parse::<u64>().ok());
+                if said.is_some_and(|said| said > consumer.delivered) {
+                    return self.restart(client, "messages are missing").map(|()| None);
+                }
+                return Ok(None);
+            }
+            // The request has expired: what was there is gone.
+            Some(404 | 408) => {
+                (consumer.left, self.pending) = (0, Some(0));
+                return Ok(None);
+            }
+            Some(NO_RESPONDERS) => return self.restart(client, "the consumer is gone").map(|()| None),
+            Some(_) => return self.restart(client, &message.status_text()).map(|()| None),
+        }
+        let Some(position) = message.reply.as_deref().and_then(Position::parse) else {
+            return Err(client.invalid(&read(&self.stream), "a message has no position"));
+        };
+        if position.number != consumer.delivered + 1 {
+            return self.restart(client, "messages are missing").map(|()| None);
+        }
+        consumer.delivered = position.number;
+        consumer.left -= 1;
+        (self.last, self.pending, self.restarts) = (position.sequence, Some(position.pending), 0);
+        Ok(Some(Delivered { sequence: position.sequence, message }))
+    }
+
+    /// Drops the consumer, so that the next step makes another.
+    fn restart(&mut self, client: &mut Client, reason: &str) -> Result<(), NatsError> {
+        self.consumer = None;
+        self.restarts += 1;
+        if self.restarts > MOST_RESTARTS {
+            return Err(NatsError::Lost { servers: client.servers().to_owned(), reason: reason.to_owned() });
+        }
+        log::debug!("{}: {reason}; continuing after message {}", read(&self.stream), self.last);
+        Ok(())
+    }
+
+    /// Makes a consumer. A cluster may assign it to a node that was just lost, and then never answers; so each attempt makes
+    /// another one.
+    async fn create(&mut self, client: &mut Client) -> Result<Consumer, NatsError> {
+        let (started, patience) = (Instant::now(), client.patience());
+        loop {
+            let left = patience.saturating_sub(started.elapsed());
+            match self.create_once(client, CREATED_WITHIN.min(left)).await {
+                Err(NatsError::NoAnswer { .. }) if left > CREATED_WITHIN => {}
+                result => return result,
+            }
+        }
+    }
+
+    async fn create_once(&mut self, client: &mut Client, patience: Duration) -> Result<Consumer, NatsError> {
+        #[derive(Deserialize)]
+        struct Created {
+            #[serde(default)]
+            num_pending: u64,
+        }
+        let what = read(&self.stream);
+        let name = random_digits().map_err(|why| client.invalid(&what, why))?;
+        let mut config = json!({
+            "name": name,
+            "ack_policy": "none",
+            "replay_policy": "instant",
+            "filter_subject": self.filter,
+            "inactive_threshold": u64::try_from(INACTIVE.as_nanos()).unwrap_or(u64::MAX),
+            "num_replicas": 1,
+            "mem_storage": true,
+            "headers_only": self.headers_only,
+        });
+        match (self.last, self.start) {
+            (0, Start::After(0)) => config["deliver_policy"] = "all".into(),
+            (0, Start::LastOfEach) => config["deliver_policy"] = "last_per_subject".into(),
+            (0, Start::After(last)) | (last, _) => {
+                config["deliver_policy"] = "by_start_sequence".into();
+                config["opt_start_seq"] = (last + 1).into();
+            }
+        }
+        let payload = json!({ "stream_name": self.stream, "config": config }).to_string();
+        let subject = format!("$JS.API.CONSUMER.CREATE.{}.{name}.{}", self.stream, self.filter);
+        let request = Request { what: &what, subject: &subject, headers: &[], payload: payload.as_bytes() };
+        let created: Created = client.ask_within(&request, patience).await?;
+        self.pending = Some(created.num_pending);
+        let reader = client.open_reader().await?;
+        Ok(Consumer { name, delivered: 0, reader, left: 0, patience: HEARTBEAT })
+    }
+}
+
+impl Consumer {
+    /// Requests messages: as many as are there, or waits for the next ones.
+    async fn request_messages(&mut self, client: &mut Client, stream: &str, pending: u64) {
+        let ns = |duration: Duration| u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
+        let payload = if pending == 0 {
+            (self.left, self.patience) = (BATCH, HEARTBEAT * 2);
+            json!({ "batch": BATCH, "expires": ns(EXPIRES), "idle_heartbeat": ns(HEARTBEAT) })
+        } else {
+            (self.left, self.patience) = (pending.min(BATCH), EXPIRES_WHILE_BEHIND * 2);
+            json!({ "batch": self.left, "expires": ns(EXPIRES_WHILE_BEHIND) })
+        };
+        let subject = format!("$JS.API.CONSUMER.MSG.NEXT.{stream}.{}", self.name);
+        client.request_messages(self.reader, &subject, payload.to_string().as_bytes()).await;
+    }
+}
+
+fn read(stream: &str) -> String {
+    format!("read the stream {stream}")
+}
+
+/// Where a delivered message is, as its reply subject says.
+#[derive(Debug, PartialEq, Eq)]
+struct Position {
+    /// In the stream.
+    sequence: u64,
+    /// Among what the consumer has delivered, from 1.
+    number: u64,
+    /// How many messages come after it.
+    pending: u64,
+}
+
+impl Position {
+    /// Parses `$JS.ACK.STREAM.CONSUMER.DELIVERIES.SEQUENCE.NUMBER.TIME.PENDING`; newer servers may put DOMAIN and ACCOUNT before
+    /// the stream, and a token at the end.
+    fn parse(reply: &str) -> Option<Self> {
+        let words: Vec<_> = reply.strip_prefix("$JS.ACK.")?.split('.').collect();
+        let rest = match words.len() {
+            7 => &words[3..],
+            9.. => &words[5..],
+            _ => return None,
+        };
+        let number = |at: usize| rest.get(at)?.parse().ok();
+        Some(Self { sequence: number(0)?, number: number(1)?, pending: number(3)? })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_says_where_it_is() {
+        let position = Some(Position { sequence: 7, number: 2, pending: 5 });
+        assert_eq!(Position::parse("$JS.ACK.s.c.1.7.2.1700000000.5"), position);
+        assert_eq!(Position::parse("$JS.ACK.domain.hash.s.c.1.7.2.1700000000.5"), position);
+        assert_eq!(Position::parse("$JS.ACK.domain.hash.s.c.1.7.2.1700000000.5.token"), position);
+        for wrong in ["", "$JS.ACK.s.c", "$JS.ACK.s.c.1.x.2.3.4", "$JS.ACK.s.c.1.7.2.3.4.5", "x.s.c.1.7.2.3.4"] {
+            assert_eq!(Position::parse(wrong), None, "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! Streams of JetStream: what buckets and object stores are made of.
+
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use serde_json::{Value, json};
+
+use crate::answer::{STREAM_NAME_EXIST, STREAM_NOT_FOUND};
+use crate::client::{Client, NO_RESPONDERS, Request};
+use crate::error::NatsError;
+use crate::protocol::ServerMessage;
+
+/// How long a stream remembers the ids of messages. It must be longer than a request is repeated.
+const DUPLICATE_WINDOW_NS: u64 = 120_000_000_000;
+
+/// The part of a stream's state that visiond reads.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct StreamInfo {
+    pub config: StreamConfig,
+    pub state: StreamState,
+}
+
+/// The part of a stream's configuration that visiond reads.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct StreamConfig {
+    /// The largest message, in bytes; -1: no limit.
+    pub max_msg_size: i64,
+    /// Whether replicas answer direct reads.
+    pub allow_direct: bool,
+}
+
+impl Default for StreamConfig {
+    fn default() -> Self {
+        Self { max_msg_size: -1, allow_direct: false }
+    }
+}
+
+/// The numbers of a stream.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct StreamState {
+    pub messages: u64,
+    pub bytes: u64,
+}
+
+/// What a new stream should be like.
+#[derive(Debug, Clone, Copy)]
+pub struct NewStream<'a> {
+    pub name: &'a str,
+    pub subjects: &'a [String],
+    /// What people read in lists.
+    pub description: &'a str,
+    /// On how many servers: 1, 3 or 5.
+    pub replicas: u8,
+    /// How many messages of a subject; 0: no limit.
+    pub history: u8,
+    /// How many bytes, and then nothing more; 0: no limit.
+    pub max_bytes: u64,
+}
+
+/// Returns a stream's state; `None` if there is no such stream.
+pub async fn info(client: &mut Client, stream: &str) -> Result<Option<StreamInfo>, NatsError> {
+    let (what, subject) = (format!("query the stream {stream}"), format!("$JS.API.STREAM.INFO.{stream}"));
+    match client.ask(&Request { what: &what, subject: &subject, headers: &[], payload: b"" }).await {
+        Ok(info) => Ok(Some(info)),
+        Err(NatsError::Refused { refusal, .. }) if refusal.err_code == STREAM_NOT_FOUND => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Creates a stream with the settings of buckets and object stores, unless there is one of this name.
+pub async fn create_if_missing(client: &mut Client, wanted: &NewStream<'_>) -> Result<StreamInfo, NatsError> {
+    let NewStream { name, subjects, description, replicas, history, max_bytes } = wanted;
+    if let Some(info) = info(client, name).await? {
+        return Ok(info);
+    }
+    let limit = |number: u64| if number == 0 { -1 } else { i64::try_from(number).unwrap_or(i64::MAX) };
+    let config = json!({
+        "name": name,
+        "description": description,
+        "subjects": subjects,
+        "retention": "limits",
+        "storage": "file",
+        "discard": "new",
+        "num_replicas": replicas,
+        "max_consumers": -1,
+        "max_msgs": -1,
+        "max_msgs_per_subject": limit(u64::from(*history)),
+        "max_msg_size": -1,
+        "max_bytes": limit(*max_bytes),
+        "max_age": 0,
+        "duplicate_window": DUPLICATE_WINDOW_NS,
+        "allow_rollup_hdrs": true,
+        "allow_direct": true,
+        "deny_delete": *history > 0,
+    });
+    let (what, subject) = (format!("create the stream {name}"), format!("$JS.API.STREAM.CREATE.{name}"));
+    let payload = config.to_string();
+    let request = Request { what: &what, subject: &subject, headers: &[], payload: payload.as_bytes() };
+    match client.ask::<StreamInfo>(&request).await {
+        Ok(info) => Ok(info),
+        // Another client created it first.
+        Err(NatsError::Refused { refusal, .. }) if refusal.err_code == STREAM_NAME_EXIST => {
+            info(client, name).await?.ok_or_else(|| client.invalid(&what, "the stream exists and does not"))
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Removes the messages of a subject.
+pub async fn purge(client: &mut Client, stream: &str, subject: &str) -> Result<(), NatsError> {
+    let (what, api) = (format!("purge {subject} of the stream {stream}"), format!("$JS.API.STREAM.PURGE.{stream}"));
+    let payload = json!({ "filter": subject }).to_string();
+    let request = Request { what: &what, subject: &api, headers: &[], payload: payload.as_bytes() };
+    client.ask::<IgnoredAny>(&request).await.map(drop)
+}
+
+/// Returns the last message of a subject, and its sequence; `None` if there is none. Any replica answers: it may not have a
+/// message yet that was stored a moment ago.
+pub async fn last(client: &mut Client, stream: &str, subject: &str) -> Result<Option<(u64, ServerMessage)>, NatsError> {
+    let (what, api) = (format!("read {subject}"), format!("$JS.API.DIRECT.GET.{stream}.{subject}"));
+    let message = client.request(&Request { what: &what, subject: &api, headers: &[], payload: b"" }).await?;
+    read_stored(client, &what, message)
+}
+
+/// Returns a message and its sequence from the answer of a direct read; `None` if there is none.
+pub fn read_stored(
+    client: &Client,
+    what: &str,
+    message: ServerMessage,
+) -> Result<Option<(u64, ServerMessage)>, NatsError> {
+    match message.status {
+        Some(404) => Ok(None),
+        Some(status) if status != NO_RESPONDERS => {
+            Err(client.invalid(what, format!("status {status} {}", message.status_text())))
+        }
+        _ => match message.header("Nats-Sequence").and_then(|sequence| sequence.parse().ok()) {
+            Some(sequence) => Ok(Some((sequence, message))),
+            None => Err(client.invalid(what, "it has no Nats-Sequence")),
+        },
+    }
+}
+
+/// Returns the payload of a direct read of the first message of `subject` at or after `sequence`.
+pub fn next_by_subject(subject: &str, sequence: u64) -> String {
+    let value: Value = json!({ "seq": sequence, "next_by_subj": subject });
+    value.to_string()
+}
