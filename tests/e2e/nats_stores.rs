@@ -5,13 +5,14 @@ use std::ops::ControlFlow;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use nkeys::KeyPair;
 use tokio::time::timeout;
 use visiond_nats::auth::LoginSource;
 use visiond_nats::error::NatsError;
 use visiond_nats::kv::{Bucket, NewBucket};
 use visiond_nats::object::{CHUNK_BYTES, NewStore, Position, Store};
 use visiond_nats::{Client, Options};
-use visiond_system::credentials::Login;
+use visiond_system::credentials::{Login, Secret};
 use visiond_tests::nats::{NatsCluster, NatsServer};
 use visiond_tests::{HANG, python_packages};
 
@@ -218,6 +219,28 @@ fn an_object_is_read_from_any_byte_although_another_lies_between_its_chunks() {
 }
 
 #[test]
+fn an_object_whose_chunks_have_any_size_is_read_from_any_byte() {
+    let server = NatsServer::start();
+    run(async {
+        let mut client = connect(&server).await;
+        let store = Store::create_if_missing(&mut client, "bundles", &STORE).await.unwrap();
+        let bytes = contents(20_000);
+        // Other clients store what one read of a file or a socket gives them.
+        let ends = [0, 1, 9_000, 9_001, 10_000, 19_999, 20_000];
+        for chunk in ends.windows(2) {
+            client.store("put", "$O.bundles.C.n", &[], &bytes[chunk[0]..chunk[1]]).await.unwrap();
+        }
+        let description = r#"{"name":"a","bucket":"bundles","nuid":"n","size":20000,"chunks":6,
+            "options":{"max_chunk_size":10000}}"#;
+        client.store("put", "$O.bundles.M.YQ==", &[("Nats-Rollup", "sub")], description.as_bytes()).await.unwrap();
+        for start in [0, 1, 2, 8_999, 9_000, 9_001, 9_500, 10_000, 15_000, 19_998, 19_999] {
+            let read = read(&mut client, &store, "a", start as u64..20_000).await;
+            assert!(read == bytes[start..], "{start}");
+        }
+    });
+}
+
+#[test]
 fn a_replaced_or_deleted_object_leaves_no_chunks() {
     let server = NatsServer::start();
     run(async {
@@ -349,6 +372,35 @@ fn each_refusal_says_what_to_do() {
         assert!(
             matches!(error, NatsError::Unreachable(_)) && error.to_string().contains("check that nats-server runs")
         );
+    });
+}
+
+#[test]
+fn a_token_and_an_nkey_let_a_device_in() {
+    let pair = KeyPair::new_user();
+    let by_key = NatsServer::start_with(|folder| {
+        std::fs::write(folder.join("gate.nk"), pair.seed().unwrap()).unwrap();
+        format!("authorization {{ users: [ {{ nkey: {} }} ] }}", pair.public_key())
+    });
+    let by_token = NatsServer::start_with(|_| "authorization { token: s3cr3t }".to_owned());
+    run(async {
+        for (server, login, wrong) in [
+            (
+                &by_key,
+                LoginSource::NkeyFile(by_key.path("gate.nk")),
+                LoginSource::Token(Secret::new("s3cr3t".to_owned())),
+            ),
+            (
+                &by_token,
+                LoginSource::Token(Secret::new("s3cr3t".to_owned())),
+                LoginSource::Token(Secret::new("other".to_owned())),
+            ),
+        ] {
+            let mut client = Client::connect(Options { login, ..options(server) }).await.unwrap();
+            Bucket::create_if_missing(&mut client, "fleet", &BUCKET).await.unwrap();
+            let error = Client::connect(Options { login: wrong, ..options(server) }).await.unwrap_err();
+            assert!(error.to_string().contains("the server rejects this token: check NATS_TOKEN"), "{error}");
+        }
     });
 }
 

@@ -442,3 +442,6 @@ fn headers_text(headers: &[(&str, &str)]) -> String {
     }
     text
 }
+
+#[cfg(test)]
+mod tests;

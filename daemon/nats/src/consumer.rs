@@ -26,9 +26,7 @@ const EXPIRES_WHILE_BEHIND: Duration = Duration::from_secs(2);
 const CREATED_WITHIN: Duration = Duration::from_secs(4);
 /// When the server removes a consumer that nobody reads from.
 const INACTIVE: Duration = Duration::from_secs(60);
-/// How often a reader may start again without having got a message or a heartbeat.
-const MOST_RESTARTS: u32 = 8;
-/// The pause before the first of them; the others have longer ones.
+/// The pause before a reader starts again for the first time; the next ones are longer.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// Which messages a reader starts with.
@@ -52,7 +50,9 @@ pub struct StreamReader {
     last: u64,
     /// How many messages were in the stream after the last one.
     pending: Option<u64>,
+    /// How often it started again since the last message or heartbeat, and since when.
     restarts: u32,
+    failing_since: Option<Instant>,
 }
 
 #[derive(Debug)]
@@ -81,7 +81,17 @@ impl StreamReader {
     /// Creates a reader. `headers_only`: messages come without their contents, which the header `Nats-Msg-Size` measures.
     pub fn new(stream: &str, filter: &str, start: Start, headers_only: bool) -> Self {
         let (stream, filter) = (stream.to_owned(), filter.to_owned());
-        Self { stream, filter, start, headers_only, consumer: None, last: 0, pending: None, restarts: 0 }
+        Self {
+            stream,
+            filter,
+            start,
+            headers_only,
+            consumer: None,
+            last: 0,
+            pending: None,
+            restarts: 0,
+            failing_since: None,
+        }
     }
 
     /// Returns whether the reader has everything that was in the stream when the last message was sent.
@@ -118,7 +128,7 @@ impl StreamReader {
     async fn step(&mut self, client: &mut Client) -> Result<Option<Delivered>, NatsError> {
         if self.consumer.is_none() {
             if self.restarts > 0 {
-                sleep(PAUSE * self.restarts).await;
+                sleep((PAUSE * self.restarts).min(client.patience())).await;
             }
             self.consumer = Some(self.create(client).await?);
             if self.is_caught_up() {
@@ -145,7 +155,7 @@ impl StreamReader {
             None => {}
             // A heartbeat, which says what was delivered.
             Some(100) => {
-                self.restarts = 0;
+                (self.restarts, self.failing_since) = (0, None);
                 let said = message.header("Nats-Last-Consumer").and_then(|number| number.parse::<u64>().ok());
                 if said.is_some_and(|said| said > consumer.delivered) {
                     return self.restart(client, "messages are missing").map(|()| None);
@@ -168,15 +178,16 @@ impl StreamReader {
         }
         consumer.delivered = position.number;
         consumer.left -= 1;
-        (self.last, self.pending, self.restarts) = (position.sequence, Some(position.pending), 0);
+        (self.last, self.pending) = (position.sequence, Some(position.pending));
+        (self.restarts, self.failing_since) = (0, None);
         Ok(Some(Delivered { sequence: position.sequence, message }))
     }
 
     /// Drops the consumer, so that the next step makes another.
-    fn restart(&mut self, client: &mut Client, reason: &str) -> Result<(), NatsError> {
+    fn restart(&mut self, client: &Client, reason: &str) -> Result<(), NatsError> {
         self.consumer = None;
         self.restarts += 1;
-        if self.restarts > MOST_RESTARTS {
+        if self.failing_since.get_or_insert_with(Instant::now).elapsed() > client.patience() {
             return Err(NatsError::Lost { servers: client.servers().to_owned(), reason: reason.to_owned() });
         }
         log::debug!("{}: {reason}; continuing after message {}", read(&self.stream), self.last);
@@ -240,7 +251,7 @@ impl Consumer {
             (self.left, self.patience) = (BATCH, HEARTBEAT * 2);
             json!({ "batch": BATCH, "expires": ns(EXPIRES), "idle_heartbeat": ns(HEARTBEAT) })
         } else {
-            (self.left, self.patience) = (pending.min(BATCH), EXPIRES_WHILE_BEHIND * 2);
+            (self.left, self.patience) = (pending.min(BATCH), (EXPIRES_WHILE_BEHIND * 2).min(client.patience()));
             json!({ "batch": self.left, "expires": ns(EXPIRES_WHILE_BEHIND) })
         };
         let subject = format!("$JS.API.CONSUMER.MSG.NEXT.{stream}.{}", self.name);
@@ -274,7 +285,8 @@ impl Position {
             _ => return None,
         };
         let number = |at: usize| rest.get(at)?.parse().ok();
-        Some(Self { sequence: number(0)?, number: number(1)?, pending: number(3)? })
+        // No stream gets to the last number.
+        Some(Self { sequence: number(0).filter(|&number| number < u64::MAX)?, number: number(1)?, pending: number(3)? })
     }
 }
 

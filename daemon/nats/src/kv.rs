@@ -180,6 +180,12 @@ impl Bucket {
         Ok(Watch { bucket: self.clone(), reader: self.reader(pattern)? })
     }
 
+    /// Returns a bucket that may not exist.
+    #[cfg(test)]
+    pub(crate) fn unchecked(name: &str) -> Self {
+        Self::named(name).expect("a valid name")
+    }
+
     fn named(name: &str) -> Result<Self, NatsError> {
         let (stream, prefix) = (format!("KV_{name}"), format!("$KV.{name}."));
         Ok(Self { name: bucket_name(name)?.to_owned(), stream, prefix, most_bytes: None })

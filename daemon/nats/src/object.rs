@@ -266,7 +266,7 @@ impl Store {
             let Some((sequence, chunk)) = chunks.next(client, position.sequence, most).await? else {
                 return Err(self.broken(info, "was replaced, deleted or damaged"));
             };
-            let end = position.offset + chunk.len() as u64;
+            let end = position.offset.saturating_add(chunk.len() as u64);
             let cut = |at: u64| usize::try_from(at.clamp(position.offset, end) - position.offset).unwrap_or(usize::MAX);
             let wanted = &chunk[cut(range.start)..cut(range.end)];
             // The same chunk may have to be read again for the rest of it.
@@ -316,6 +316,12 @@ impl Store {
             stream::purge(client, &self.stream, &self.chunks(&info.nuid)).await?;
         }
         Ok(true)
+    }
+
+    /// Returns a store that may not exist.
+    #[cfg(test)]
+    pub(crate) fn unchecked(name: &str) -> Self {
+        Self::named(name).expect("a valid name")
     }
 
     fn named(name: &str) -> Result<Self, NatsError> {
@@ -464,7 +470,7 @@ impl<'a> Chunks<'a> {
                 }
             };
             self.requested.push_back((number, None));
-            self.next += 1;
+            self.next = self.next.saturating_add(1);
         }
         loop {
             if let Some((_, answer)) = self.requested.front_mut()
@@ -473,7 +479,9 @@ impl<'a> Chunks<'a> {
                 self.requested.pop_front();
                 return Ok(Some(answer));
             }
-            let Ok((number, message)) = client.answer(self.generation, SILENCE).await? else { return Ok(None) };
+            let Ok((number, message)) = client.answer(self.generation, SILENCE.min(client.patience())).await? else {
+                return Ok(None);
+            };
             if let Some((_, answer)) = self.requested.iter_mut().find(|(requested, _)| *requested == number) {
                 *answer = Some(message);
             }
@@ -483,7 +491,7 @@ impl<'a> Chunks<'a> {
     /// Does the same for one chunk alone, and repeats it as often as it takes.
     async fn one(&mut self, client: &mut Client, sequence: u64) -> Result<Option<(u64, Bytes)>, NatsError> {
         self.requested.clear();
-        let started = Instant::now();
+        let (started, lag) = (Instant::now(), LAG.min(client.patience()));
         let (subject, payload) = (direct(self.stream), stream::next_by_subject(&self.subject, sequence));
         loop {
             let request = Request { what: &self.what, subject: &subject, headers: &[], payload: payload.as_bytes() };
@@ -493,8 +501,8 @@ impl<'a> Chunks<'a> {
                     self.next = found + 1;
                     return Ok(Some((found, message.payload)));
                 }
-                None if started.elapsed() > LAG => return Ok(None),
-                None => tokio::time::sleep(LAG / 20).await,
+                None if started.elapsed() > lag => return Ok(None),
+                None => tokio::time::sleep(lag / 20).await,
             }
         }
     }
