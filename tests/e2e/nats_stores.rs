@@ -128,6 +128,21 @@ fn all_keys_of_a_fleet_are_read_or_those_of_a_pattern() {
 }
 
 #[test]
+fn large_values_are_read_a_few_at_a_time() {
+    let server = NatsServer::start();
+    run(async {
+        let mut client = connect(&server).await;
+        let bucket = Bucket::create_if_missing(&mut client, "fleet", &BUCKET).await.unwrap();
+        let value = vec![b'x'; 1_000_000];
+        for number in 0..40 {
+            bucket.put(&mut client, &format!("gate-{number}"), &value).await.unwrap();
+        }
+        let all = entries(&mut client, &bucket, ">").await;
+        assert!(all.len() == 40 && all.values().all(|found| found.as_bytes() == value));
+    });
+}
+
+#[test]
 fn a_watch_sees_each_change_although_the_server_is_killed_and_each_wait_is_given_up() {
     let mut server = NatsServer::start();
     run(async {

@@ -14,8 +14,11 @@ use crate::error::NatsError;
 use crate::protocol::ServerMessage;
 use crate::wire::random_digits;
 
-/// How many messages are requested at a time.
-const BATCH: u64 = 512;
+/// How many messages are requested at a time: at first, and at most. The server sends all of them without a wait, and disconnects
+/// a client that has not taken 64 MiB. A limit of bytes in the request would help, but nats-server 2.9 then skips messages.
+const BATCH: [u64; 2] = [32, 512];
+/// How many bytes should be requested at a time, as far as the last messages show.
+const BATCH_BYTES: usize = 8 << 20;
 /// How long a request of messages waits at the server.
 const EXPIRES: Duration = Duration::from_secs(20);
 /// How often the server tells that it still waits.
@@ -62,8 +65,14 @@ struct Consumer {
     delivered: u64,
     /// The generation and number of the client's reader.
     reader: (u64, u64),
+    /// How many messages to request next.
+    batch: u64,
+    /// The size of the largest message of the last request, in bytes.
+    largest: usize,
     /// How many of the requested messages are still to come.
     left: u64,
+    /// Whether fewer messages came than should be there.
+    in_doubt: bool,
     /// How long to wait for the next of them, or for a heartbeat.
     patience: Duration,
 }
@@ -162,9 +171,14 @@ impl StreamReader {
                 }
                 return Ok(None);
             }
-            // The request has expired: what was there is gone.
-            Some(404 | 408) => {
+            // There is nothing.
+            Some(404) => {
                 (consumer.left, self.pending) = (0, Some(0));
+                return Ok(None);
+            }
+            // The request has expired. What was there may be gone, or the server is slow.
+            Some(408) => {
+                (consumer.left, consumer.in_doubt) = (0, self.pending != Some(0));
                 return Ok(None);
             }
             Some(NO_RESPONDERS) => return self.restart(client, "the consumer is gone").map(|()| None),
@@ -178,6 +192,11 @@ impl StreamReader {
         }
         consumer.delivered = position.number;
         consumer.left -= 1;
+        consumer.largest = consumer.largest.max(message.payload.len());
+        if consumer.in_doubt && position.pending == 0 {
+            // The server has answered with what was there.
+            (consumer.left, consumer.in_doubt) = (0, false);
+        }
         (self.last, self.pending) = (position.sequence, Some(position.pending));
         (self.restarts, self.failing_since) = (0, None);
         Ok(Some(Delivered { sequence: position.sequence, message }))
@@ -188,6 +207,7 @@ impl StreamReader {
         self.consumer = None;
         self.restarts += 1;
         if self.failing_since.get_or_insert_with(Instant::now).elapsed() > client.patience() {
+            (self.restarts, self.failing_since) = (0, None);
             return Err(NatsError::Lost { servers: client.servers().to_owned(), reason: reason.to_owned() });
         }
         log::debug!("{}: {reason}; continuing after message {}", read(&self.stream), self.last);
@@ -239,23 +259,41 @@ impl StreamReader {
         let created: Created = client.ask_within(&request, patience).await?;
         self.pending = Some(created.num_pending);
         let reader = client.open_reader().await?;
-        Ok(Consumer { name, delivered: 0, reader, left: 0, patience: HEARTBEAT })
+        Ok(Consumer {
+            name,
+            delivered: 0,
+            reader,
+            batch: BATCH[0],
+            largest: 0,
+            left: 0,
+            in_doubt: false,
+            patience: HEARTBEAT,
+        })
     }
 }
 
 impl Consumer {
-    /// Requests messages: as many as are there, or waits for the next ones.
+    /// Requests messages: those that are there, or the next ones.
     async fn request_messages(&mut self, client: &mut Client, stream: &str, pending: u64) {
         let ns = |duration: Duration| u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
-        let payload = if pending == 0 {
-            (self.left, self.patience) = (BATCH, HEARTBEAT * 2);
-            json!({ "batch": BATCH, "expires": ns(EXPIRES), "idle_heartbeat": ns(HEARTBEAT) })
+        let most = (BATCH_BYTES / self.largest.max(1)) as u64;
+        self.left = self.batch.min(most).min(if pending == 0 { BATCH[1] } else { pending }).max(1);
+        (self.batch, self.largest) = ((self.batch * 2).min(BATCH[1]), 0);
+        let mut wanted = json!({ "batch": self.left });
+        if pending == 0 {
+            self.patience = HEARTBEAT * 2;
+            wanted["expires"] = ns(EXPIRES).into();
+            wanted["idle_heartbeat"] = ns(HEARTBEAT).into();
         } else {
-            (self.left, self.patience) = (pending.min(BATCH), (EXPIRES_WHILE_BEHIND * 2).min(client.patience()));
-            json!({ "batch": self.left, "expires": ns(EXPIRES_WHILE_BEHIND) })
-        };
+            self.patience = (EXPIRES_WHILE_BEHIND * 2).min(client.patience());
+            if self.in_doubt {
+                wanted["no_wait"] = true.into();
+            } else {
+                wanted["expires"] = ns(EXPIRES_WHILE_BEHIND).into();
+            }
+        }
         let subject = format!("$JS.API.CONSUMER.MSG.NEXT.{stream}.{}", self.name);
-        client.request_messages(self.reader, &subject, payload.to_string().as_bytes()).await;
+        client.request_messages(self.reader, &subject, wanted.to_string().as_bytes()).await;
     }
 }
 

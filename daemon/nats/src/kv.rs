@@ -151,7 +151,7 @@ impl Bucket {
     /// Gives the value of each key that matches `pattern` to `take`, oldest change first, until it breaks. The pattern is a key
     /// whose words may be `*`, any word, and at the end `>`, one or more words.
     ///
-    /// Reads 512 values at a time, and holds one. After a lost connection it goes on where it was: a key that has changed in the
+    /// Requests up to 512 values at a time, and holds one. After a lost connection it goes on where it was: a key that has changed in the
     /// meantime comes again.
     ///
     /// # Errors

@@ -173,18 +173,20 @@ impl Store {
             ..ObjectInfo::default()
         };
         let stored = self.put_contents(client, &what, &mut info, contents, &mut progress).await;
-        if let Err(error) = stored {
-            if info.chunks > 0
-                && let Err(error) = stream::purge(client, &self.stream, &self.chunks(&info.nuid)).await
-            {
-                log::warn!("cannot remove the incomplete object {name} from {}: {error}", self.name);
+        let of_no_use = match &stored {
+            // If it fails, the description may be there, and the chunks must be.
+            Ok(()) => {
+                self.describe(client, &what, &info).await?;
+                former.filter(|former| former.chunks > 0 && is_word(&former.nuid)).map(|former| former.nuid)
             }
-            return Err(error);
+            Err(_) => Some(info.nuid.clone()).filter(|_| info.chunks > 0),
+        };
+        if let Some(nuid) = of_no_use
+            && let Err(error) = stream::purge(client, &self.stream, &self.chunks(&nuid)).await
+        {
+            log::warn!("the store {} still has chunks of no use, of the object {name}: {error}", self.name);
         }
-        if let Some(former) = former.filter(|former| former.chunks > 0 && is_word(&former.nuid)) {
-            stream::purge(client, &self.stream, &self.chunks(&former.nuid)).await?;
-        }
-        Ok(info)
+        stored.map(|()| info)
     }
 
     async fn put_contents(
@@ -211,7 +213,7 @@ impl Store {
             progress(info.size);
         }
         info.digest = format!("{DIGEST}{}", URL_SAFE.encode(sha256.finalize()));
-        self.describe(client, what, info).await
+        Ok(())
     }
 
     /// Returns an object's description; `None` if there is no such object.
