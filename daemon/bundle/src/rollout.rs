@@ -46,6 +46,8 @@ pub enum Step {
     UpToDate,
     /// The source cannot be reached, or what it has cannot be read; it is asked again.
     Unreachable,
+    /// The device may not use the newest version yet: it is not in the rollout's first waves, or outside of its maintenance window.
+    Waiting,
     /// The bundle is fetched.
     Fetching,
     /// Its signature and contents are verified, and its model proves itself on this machine.

@@ -1,0 +1,180 @@
+//! How a rollout proceeds from wave to wave.
+
+use sha2::{Digest, Sha256};
+use visiond_bundle::rollout::Step;
+
+use crate::desired::{Desired, EVERY_PLACE, Progress};
+use crate::reported::BundleReport;
+
+/// A device of the group, as far as a rollout needs it.
+#[derive(Debug, Clone, Copy)]
+pub struct Member<'a> {
+    /// Its name.
+    pub device: &'a str,
+    /// What it reports about the bundle.
+    pub report: &'a BundleReport,
+    /// When the report arrived, in seconds since 1970.
+    pub seen_unix_s: u64,
+    /// Whether it has a pin, and so takes no part.
+    pub is_pinned: bool,
+}
+
+/// How a rollout fares on a device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// It takes no part: it is pinned, or has a newer version.
+    Apart,
+    /// It is not its turn.
+    Waiting,
+    /// It is its turn, and it has not finished.
+    Busy,
+    /// The same, but it did not report for a while.
+    Offline,
+    /// It uses the version, and has watched it.
+    Succeeded,
+    /// It refused the version, or went back from it.
+    Failed,
+}
+
+/// Devices of a group by outcome.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// See [`Outcome::Apart`].
+    pub apart: usize,
+    /// See [`Outcome::Waiting`].
+    pub waiting: usize,
+    /// See [`Outcome::Busy`].
+    pub busy: usize,
+    /// See [`Outcome::Offline`].
+    pub offline: usize,
+    /// See [`Outcome::Succeeded`].
+    pub succeeded: usize,
+    /// See [`Outcome::Failed`].
+    pub failed: usize,
+}
+
+/// How a rollout stands, and what follows from that.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Advance {
+    /// The devices of the group.
+    pub counts: Counts,
+    /// The record to write, if the rollout goes on or stops.
+    pub next: Option<Desired>,
+}
+
+/// Returns the place of a device in a rollout: the first 32 bits of SHA-256 over `ROLLOUT/DEVICE`. Each rollout has another order, so
+/// that not the same devices always come first.
+pub fn place(device: &str, rollout: &str) -> u32 {
+    let hash = Sha256::digest(format!("{rollout}/{device}"));
+    u32::from_be_bytes([hash[0], hash[1], hash[2], hash[3]])
+}
+
+/// Returns whether a device may use the version now.
+pub fn is_admitted(device: &str, desired: &Desired) -> bool {
+    u64::from(place(device, &desired.rollout)) < desired.admitted
+}
+
+/// Returns how a rollout fares on a device at the time `now_unix_s`.
+pub fn outcome(desired: &Desired, member: &Member<'_>, now_unix_s: u64) -> Outcome {
+    let (report, version) = (member.report, Some(desired.version));
+    let is_about = report.version == version;
+    if member.is_pinned {
+        return Outcome::Apart;
+    }
+    if is_about && matches!(report.step, Step::Refused | Step::WentBack) {
+        return Outcome::Failed;
+    }
+    if report.current == version && !(is_about && report.step == Step::Watching) {
+        return Outcome::Succeeded;
+    }
+    if report.current > version && !desired.is_rollback {
+        return Outcome::Apart;
+    }
+    if !is_admitted(member.device, desired) {
+        return Outcome::Waiting;
+    }
+    let is_online = now_unix_s.saturating_sub(member.seen_unix_s) <= desired.limits.offline_after_s;
+    if is_online { Outcome::Busy } else { Outcome::Offline }
+}
+
+/// Decides how a rollout proceeds, from the reports of all devices of the group that follow the bundle.
+pub fn advance(desired: &Desired, members: &[Member<'_>], now_unix_s: u64) -> Advance {
+    let mut counts = Counts::default();
+    for member in members {
+        *match outcome(desired, member, now_unix_s) {
+            Outcome::Apart => &mut counts.apart,
+            Outcome::Waiting => &mut counts.waiting,
+            Outcome::Busy => &mut counts.busy,
+            Outcome::Offline => &mut counts.offline,
+            Outcome::Succeeded => &mut counts.succeeded,
+            Outcome::Failed => &mut counts.failed,
+        } += 1;
+    }
+    let next = (desired.progress == Progress::Running).then(|| next(desired, &counts, members, now_unix_s)).flatten();
+    Advance { counts, next }
+}
+
+impl Counts {
+    /// The share of failed devices among those whose turn it was, in percent.
+    pub fn failed_percent(&self) -> f64 {
+        percent(self.failed, self.succeeded + self.failed + self.busy + self.offline)
+    }
+
+    /// The share of succeeded devices among those whose turn it was and that are online, in percent.
+    pub fn succeeded_percent(&self) -> f64 {
+        percent(self.succeeded, self.succeeded + self.failed + self.busy)
+    }
+}
+
+/// Percent; 0 of nothing.
+fn percent(part: usize, all: usize) -> f64 {
+    if all == 0 { 0.0 } else { part as f64 * 100.0 / all as f64 }
+}
+
+fn next(desired: &Desired, counts: &Counts, members: &[Member<'_>], now_unix_s: u64) -> Option<Desired> {
+    let limits = &desired.limits;
+    if counts.failed_percent() > limits.max_failed_percent {
+        let admitted = counts.succeeded + counts.failed + counts.busy + counts.offline;
+        let (failed, most) = (counts.failed, limits.max_failed_percent);
+        let reason = format!("{failed} of {admitted} devices failed, more than {most} %");
+        return Some(Desired { progress: Progress::Stopped, reason: Some(reason), ..desired.clone() });
+    }
+    // A clock that was set back makes a wave longer.
+    let has_soaked = now_unix_s.saturating_sub(desired.wave_since_unix_s) >= limits.soak_s;
+    if counts.succeeded == 0 || counts.succeeded_percent() < limits.min_succeeded_percent || !has_soaked {
+        return None;
+    }
+    let wave = desired.wave + 1;
+    if wave >= desired.waves.len() {
+        // No wave is left in which the last devices could still fail.
+        return (counts.busy == 0).then(|| Desired {
+            progress: Progress::Done,
+            admitted: EVERY_PLACE,
+            ..desired.clone()
+        });
+    }
+    let begun = Desired { wave, wave_since_unix_s: now_unix_s, ..desired.clone() };
+    Some(Desired { admitted: admit(&begun, members, now_unix_s).max(desired.admitted), ..begun })
+}
+
+/// Returns [`Desired::admitted`] for the wave of `desired`: the share of the group's devices, rounded up, and at least one that is
+/// online.
+pub fn admit(desired: &Desired, members: &[Member<'_>], now_unix_s: u64) -> u64 {
+    let share = desired.share();
+    if share >= 100.0 {
+        return EVERY_PLACE;
+    }
+    let is_online =
+        |member: &Member<'_>| now_unix_s.saturating_sub(member.seen_unix_s) <= desired.limits.offline_after_s;
+    let takes_part = members.iter().filter(|member| !member.is_pinned);
+    let mut places: Vec<_> =
+        takes_part.map(|member| (place(member.device, &desired.rollout), is_online(member))).collect();
+    places.sort_unstable();
+    let wanted = (places.len() as f64 * share / 100.0).ceil() as usize;
+    let first_online = places.iter().position(|(_, is_online)| *is_online).map_or(0, |index| index + 1);
+    // In a group without devices, the share of those that come.
+    let Some(last) = wanted.max(first_online).checked_sub(1).and_then(|last| places.get(last)) else {
+        return (EVERY_PLACE as f64 * share / 100.0) as u64;
+    };
+    u64::from(last.0) + 1
+}
