@@ -60,7 +60,7 @@ async fn read_from(
 
 async fn entries(client: &mut Client, bucket: &Bucket, pattern: &str) -> BTreeMap<String, String> {
     let mut all = BTreeMap::new();
-    let take = |key: &str, entry: visiond_nats::kv::Entry| {
+    let take = |key: &str, entry: visiond_nats::kv::Entry, _| {
         all.insert(key.to_owned(), String::from_utf8(entry.value.to_vec()).unwrap());
         ControlFlow::Continue(())
     };
@@ -118,7 +118,7 @@ fn all_keys_of_a_fleet_are_read_or_those_of_a_pattern() {
         assert_eq!(entries(&mut client, &bucket, "gate-7.>").await.into_keys().collect::<Vec<_>>(), ["gate-7.state"]);
         assert!(entries(&mut client, &bucket, "yard.>").await.is_empty());
         let mut count = 0;
-        let stop = |_: &str, _| {
+        let stop = |_: &str, _, _| {
             count += 1;
             if count == 3 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         };

@@ -1,6 +1,7 @@
 //! A client that repeats a request until a server answers it.
 
 use std::fmt::Write as _;
+use std::mem;
 use std::time::{Duration, Instant};
 
 use serde::Deserialize;
@@ -44,6 +45,8 @@ pub struct Client {
     wire: Option<Wire>,
     /// Counts connections and requests: answers to something older are dropped.
     generation: u64,
+    /// Whether somebody published to a subject of [`Client::published`] while a request was under way.
+    was_published: bool,
 }
 
 /// A request to a service of the server, which may be repeated.
@@ -90,7 +93,7 @@ impl Client {
     /// If no server can be reached, refuses the login, or a file of the options cannot be used. Nothing is repeated.
     pub async fn connect(options: Options) -> Result<Self, NatsError> {
         let servers = options.servers();
-        let mut client = Self { options, servers, wire: None, generation: 0 };
+        let mut client = Self { options, servers, wire: None, generation: 0, was_published: false };
         client.reconnect().await?;
         Ok(client)
     }
@@ -275,6 +278,7 @@ impl Client {
                         return lost(format!("the server says: {}", shorten(&error)));
                     }
                 },
+                Ok(Some(Received::Published)) => self.was_published = true,
                 // It comes in slowly.
                 Ok(None) if wire.received_at + within > until && started.elapsed() < MOST_WAIT => {
                     until = wire.received_at + within;
@@ -283,6 +287,43 @@ impl Client {
                 Err(reason) => {
                     self.wire = None;
                     return lost(reason);
+                }
+            }
+        }
+    }
+
+    /// Waits until somebody publishes to one of these subjects, but not longer than `until`; returns whether somebody did. A new
+    /// connection counts as that, because something may have been missed. A client has one set of subjects. Cancel-safe.
+    ///
+    /// # Errors
+    /// If no server can be reached in time, the connection is lost, or the login may not subscribe.
+    pub async fn published(&mut self, subjects: &[String], until: Instant) -> Result<bool, NatsError> {
+        if self.wire.is_none() {
+            self.reconnect_in_time().await?;
+        }
+        loop {
+            let lost = |servers: &str, reason: String| NatsError::Lost { servers: servers.to_owned(), reason };
+            let Some(wire) = &mut self.wire else { return Err(lost(&self.servers, "it was closed".to_owned())) };
+            if wire.listen(subjects) || mem::take(&mut self.was_published) {
+                return Ok(true);
+            }
+            match wire.next(Some(until)).await {
+                Ok(Some(Received::Published)) => {
+                    wire.was_asked();
+                    return Ok(true);
+                }
+                Ok(Some(Received::Answer(..))) => {}
+                Ok(Some(Received::Error(error))) => {
+                    let error = self
+                        .forbidden(&error)
+                        .unwrap_or_else(|| lost(&self.servers, format!("the server says: {}", shorten(&error))));
+                    self.wire = None;
+                    return Err(error);
+                }
+                Ok(None) => return Ok(false),
+                Err(reason) => {
+                    self.wire = None;
+                    return Err(lost(&self.servers, reason));
                 }
             }
         }
@@ -319,6 +360,7 @@ impl Client {
                 }
                 // To something older.
                 Ok(Some(Received::Answer(..))) => {}
+                Ok(Some(Received::Published)) => self.was_published = true,
                 Ok(Some(Received::Error(error))) => match self.forbidden(&error) {
                     Some(error) => return Err(error),
                     None => {

@@ -12,6 +12,7 @@ use tokio::time::sleep;
 use crate::client::{Client, NO_RESPONDERS, NoMore, Request};
 use crate::error::NatsError;
 use crate::protocol::ServerMessage;
+use crate::stream;
 use crate::wire::random_digits;
 
 /// How many messages are requested at a time: at first, and at most. The server sends all of them without a wait, and disconnects
@@ -56,6 +57,8 @@ pub struct StreamReader {
     /// How often it started again since the last message or heartbeat, and since when.
     restarts: u32,
     failing_since: Option<Instant>,
+    /// Whether it reads every message from here on, and not the last one of each subject.
+    is_settled: bool,
 }
 
 #[derive(Debug)]
@@ -82,6 +85,8 @@ struct Consumer {
 pub struct Delivered {
     /// Its sequence in the stream.
     pub sequence: u64,
+    /// When it was stored, in seconds since 1970.
+    pub stored_unix_s: u64,
     /// The message.
     pub message: ServerMessage,
 }
@@ -100,6 +105,7 @@ impl StreamReader {
             pending: None,
             restarts: 0,
             failing_since: None,
+            is_settled: false,
         }
     }
 
@@ -113,12 +119,23 @@ impl StreamReader {
     /// # Errors
     /// If no server answers in time, or forbids it.
     pub async fn next_present(&mut self, client: &mut Client) -> Result<Option<Delivered>, NatsError> {
-        while !self.is_caught_up() {
-            if let Some(delivered) = self.step(client).await? {
-                return Ok(Some(delivered));
+        loop {
+            while !self.is_caught_up() {
+                if let Some(delivered) = self.step(client).await? {
+                    return Ok(Some(delivered));
+                }
             }
+            if self.is_settled || self.start != Start::LastOfEach {
+                return Ok(None);
+            }
+            // A message that was replaced meanwhile is gone, and the server does not count the new one as pending.
+            self.is_settled = true;
+            let newest = stream::info(client, &self.stream).await?.map_or(0, |info| info.state.last_seq);
+            if newest <= self.last {
+                return Ok(None);
+            }
+            (self.consumer, self.pending) = (None, None);
         }
-        Ok(None)
     }
 
     /// Waits for the next message. Cancel-safe: no message is lost if the future is dropped.
@@ -199,7 +216,7 @@ impl StreamReader {
         }
         (self.last, self.pending) = (position.sequence, Some(position.pending));
         (self.restarts, self.failing_since) = (0, None);
-        Ok(Some(Delivered { sequence: position.sequence, message }))
+        Ok(Some(Delivered { sequence: position.sequence, stored_unix_s: position.stored_unix_s, message }))
     }
 
     /// Drops the consumer, so that the next step makes another.
@@ -246,6 +263,7 @@ impl StreamReader {
             "headers_only": self.headers_only,
         });
         match (self.last, self.start) {
+            (0, Start::LastOfEach) if self.is_settled => config["deliver_policy"] = "all".into(),
             (0, Start::After(0)) => config["deliver_policy"] = "all".into(),
             (0, Start::LastOfEach) => config["deliver_policy"] = "last_per_subject".into(),
             (0, Start::After(last)) | (last, _) => {
@@ -308,6 +326,8 @@ struct Position {
     sequence: u64,
     /// Among what the consumer has delivered, from 1.
     number: u64,
+    /// When it was stored, in seconds since 1970.
+    stored_unix_s: u64,
     /// How many messages come after it.
     pending: u64,
 }
@@ -322,9 +342,11 @@ impl Position {
             9.. => &words[5..],
             _ => return None,
         };
-        let number = |at: usize| rest.get(at)?.parse().ok();
+        let number = |at: usize| rest.get(at)?.parse::<u64>().ok();
+        let stored_unix_s = number(2)? / 1_000_000_000;
         // No stream gets to the last number.
-        Some(Self { sequence: number(0).filter(|&number| number < u64::MAX)?, number: number(1)?, pending: number(3)? })
+        let sequence = number(0).filter(|&number| number < u64::MAX)?;
+        Some(Self { sequence, number: number(1)?, stored_unix_s, pending: number(3)? })
     }
 }
 
@@ -334,7 +356,7 @@ mod tests {
 
     #[test]
     fn a_message_says_where_it_is() {
-        let position = Some(Position { sequence: 7, number: 2, pending: 5 });
+        let position = Some(Position { sequence: 7, number: 2, stored_unix_s: 1, pending: 5 });
         assert_eq!(Position::parse("$JS.ACK.s.c.1.7.2.1700000000.5"), position);
         assert_eq!(Position::parse("$JS.ACK.domain.hash.s.c.1.7.2.1700000000.5"), position);
         assert_eq!(Position::parse("$JS.ACK.domain.hash.s.c.1.7.2.1700000000.5.token"), position);

@@ -15,6 +15,9 @@ pub enum NatsError {
     /// The servers refuse the login.
     #[error("{0}")]
     Login(NoServer),
+    /// The system has no descriptor for a connection.
+    #[error("cannot connect: {0}: raise the limit of open files (`ulimit -n`)")]
+    System(io::Error),
     /// A file or variable of the options cannot be used.
     #[error("{0}")]
     Setting(#[from] SettingError),

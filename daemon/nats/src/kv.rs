@@ -55,6 +55,8 @@ pub struct Change {
     pub key: String,
     /// The change's revision.
     pub revision: u64,
+    /// When it was made, by the server's clock, in seconds since 1970.
+    pub stored_unix_s: u64,
     /// The value; `None`: the key was deleted.
     pub value: Option<Bytes>,
 }
@@ -148,7 +150,8 @@ impl Bucket {
         self.store(client, "delete", key, &[(OPERATION, "DEL")], b"").await.map(drop)
     }
 
-    /// Gives the value of each key that matches `pattern` to `take`, oldest change first, until it breaks. The pattern is a key
+    /// Gives the value of each key that matches `pattern` to `take`, oldest change first, until it breaks, with the key
+    /// and the time when it was stored, by the server's clock, in seconds since 1970. The pattern is a key
     /// whose words may be `*`, any word, and at the end `>`, one or more words.
     ///
     /// Requests up to 512 values at a time, and holds one. After a lost connection it goes on where it was: a key that has changed in the
@@ -160,12 +163,14 @@ impl Bucket {
         &self,
         client: &mut Client,
         pattern: &str,
-        mut take: impl FnMut(&str, Entry) -> ControlFlow<()>,
+        mut take: impl FnMut(&str, Entry, u64) -> ControlFlow<()>,
     ) -> Result<(), NatsError> {
         let mut reader = self.reader(pattern)?;
         while let Some(delivered) = reader.next_present(client).await? {
-            let Some(Change { key, revision, value: Some(value) }) = self.change(delivered) else { continue };
-            if take(&key, Entry { value, revision }).is_break() {
+            let Some(Change { key, revision, stored_unix_s, value: Some(value) }) = self.change(delivered) else {
+                continue;
+            };
+            if take(&key, Entry { value, revision }, stored_unix_s).is_break() {
                 break;
             }
         }
@@ -246,10 +251,10 @@ impl Bucket {
     }
 
     /// Returns the change that a message is; `None` if it is none of this bucket.
-    fn change(&self, Delivered { sequence, message }: Delivered) -> Option<Change> {
+    fn change(&self, Delivered { sequence, stored_unix_s, message }: Delivered) -> Option<Change> {
         let key = message.subject.strip_prefix(&self.prefix)?.to_owned();
         let value = (!is_deletion(&message)).then_some(message.payload);
-        Some(Change { key, revision: sequence, value })
+        Some(Change { key, revision: sequence, stored_unix_s, value })
     }
 }
 

@@ -41,6 +41,7 @@ impl Default for StreamConfig {
 pub struct StreamState {
     pub messages: u64,
     pub bytes: u64,
+    pub last_seq: u64,
 }
 
 /// What a new stream should be like.

@@ -34,6 +34,8 @@ pub fn unasked(who: &str, bytes: usize) -> String {
 
 /// The number of the subscription of answers. A reader adds its own number.
 const ANSWERS: u64 = 1;
+/// The number of the subscriptions to what others publish.
+const OTHERS: u64 = u64::MAX;
 
 /// A connection, and the inbox whose subjects answers go to.
 pub struct Wire {
@@ -55,6 +57,8 @@ pub struct Wire {
     last_reply: u64,
     /// The number of the open reader.
     reader: Option<u64>,
+    /// Whether there are subscriptions to what others publish.
+    is_listening: bool,
     /// Bytes since the last answer to something that visiond sent.
     unasked: usize,
     /// When the server was last heard.
@@ -76,6 +80,8 @@ impl fmt::Debug for Wire {
 pub enum Received {
     /// A message to the answer or reader of this number.
     Answer(u64, ServerMessage),
+    /// Somebody published to a subject of [`Wire::listen`].
+    Published,
     /// -ERR; the server may continue.
     Error(String),
 }
@@ -94,6 +100,7 @@ impl Wire {
             inbox,
             last_reply: 0,
             reader: None,
+            is_listening: false,
             unasked: 0,
             received_at: Instant::now(),
             pings: 0,
@@ -118,6 +125,18 @@ impl Wire {
         self.output.extend_from_slice(subscription.as_bytes());
         self.reader = Some(number);
         number
+    }
+
+    /// Queues subscriptions to what others publish to these subjects; returns whether they are new on this connection.
+    pub fn listen(&mut self, subjects: &[String]) -> bool {
+        if self.is_listening {
+            return false;
+        }
+        for subject in subjects {
+            self.output.extend_from_slice(format!("SUB {subject} {OTHERS}\r\n").as_bytes());
+        }
+        self.is_listening = true;
+        true
     }
 
     /// Queues a message whose answers go to the reader of this number.
@@ -210,6 +229,7 @@ impl Wire {
     /// Handles an operation; returns what concerns the caller.
     fn received(&mut self, op: ServerOp) -> Option<Received> {
         match op {
+            ServerOp::Message(message) if message.subscription == OTHERS => return Some(Received::Published),
             ServerOp::Message(message) => {
                 let number = match message.subscription.checked_sub(ANSWERS) {
                     Some(0) => message.subject.strip_prefix(&self.inbox).and_then(|number| number.parse().ok()),

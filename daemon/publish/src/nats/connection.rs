@@ -199,7 +199,7 @@ impl NatsConnection {
     /// Returns the next answer and its number; `None` if none arrives until then.
     async fn reply(&mut self, until: Option<Instant>) -> Result<Option<Numbered>, String> {
         match self.wire.next(until).await.map_err(|reason| self.at(&reason))? {
-            None => Ok(None),
+            None | Some(Received::Published) => Ok(None),
             Some(Received::Answer(number, message)) => Ok(Some((number, Ok(message)))),
             // The server continues; it reports this once for each message.
             Some(Received::Error(error)) => match self.forbidden(&error) {
