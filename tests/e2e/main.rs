@@ -27,6 +27,7 @@ mod documents;
 mod engines;
 mod events;
 mod exports;
+mod fleet;
 mod follow;
 mod hostile_broker;
 mod hostile_models;

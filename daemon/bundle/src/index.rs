@@ -78,6 +78,41 @@ impl Index {
         Self::parse(&text, name).map_err(|reason| SourceError::Index { path, reason })
     }
 
+    /// Asks a source that has an index for each version for that of one.
+    ///
+    /// # Errors
+    /// If the source cannot be read, or the index is not one of this version.
+    pub fn ask_version(source: &mut dyn BundleSource, name: &str, version: u64) -> Result<Self, SourceError> {
+        let path = Self::path_of_version(name, version);
+        let text = source.read_small(&path, MAX_INDEX_BYTES)?;
+        let index = Self::parse(&text, name).and_then(|index| match index.version {
+            found if found == version => Ok(index),
+            found => Err(format!("it is of version {found}")),
+        });
+        index.map_err(|reason| SourceError::Index { path, reason })
+    }
+
+    /// Returns the path of the index of one version, in a source that has one for each.
+    pub fn path_of_version(name: &str, version: u64) -> String {
+        format!("{name}/{version}.toml")
+    }
+
+    /// Returns the index of a signed bundle, with `VERSION.visiond` as its file.
+    ///
+    /// # Errors
+    /// If the bundle is damaged or not signed.
+    pub fn of(bundle: &Path) -> Result<Self, BundleError> {
+        let (name, version) = check(bundle)?;
+        let file = format!("{version}.visiond");
+        Ok(Self { file, ..copy(bundle, &mut io::sink(), bundle, &name, version)? })
+    }
+
+    /// Returns the index as the text of its file.
+    pub fn to_toml(&self) -> String {
+        // Hashes and numbers can always be written as TOML.
+        toml::to_string(self).unwrap_or_default()
+    }
+
     /// Returns the path of the bundle's file in a source.
     pub fn path(&self) -> String {
         format!("{}/{}", self.name, self.file)
@@ -142,12 +177,7 @@ impl Index {
 /// # Errors
 /// If the bundle is damaged or not signed, its version is not newer, or the folder cannot be written.
 pub fn publish(bundle: &Path, folder: &Path, again: bool) -> Result<Published, BundleError> {
-    let opened = Bundle::open(bundle)?;
-    if opened.claimed_signer()?.is_none() {
-        return Err(BundleError::Unsigned(bundle.to_owned()));
-    }
-    opened.check_files()?;
-    let (name, version) = (opened.manifest().name.clone(), opened.manifest().version);
+    let (name, version) = check(bundle)?;
     let folder = folder.join(&name);
     // From the outermost that is missing.
     let missing: Vec<_> =
@@ -165,7 +195,10 @@ pub fn publish(bundle: &Path, folder: &Path, again: bool) -> Result<Published, B
     let before = before.and_then(Result::ok);
     let copied = folder.join(format!(".{version}.{}.part", std::process::id()));
     let published = (|| {
-        let mut index = copy(bundle, &copied, &name, version)?;
+        let mut out = BufWriter::new(create(&copied).map_err(BundleError::io("write", &copied))?);
+        let mut index = copy(bundle, &mut out, &copied, &name, version)?;
+        let synced = out.into_inner().map_err(io::IntoInnerError::into_error).and_then(|file| file.sync_all());
+        synced.map_err(BundleError::io("write", &copied))?;
         if let Some(before) = before {
             if before.version == version && before.sha256 == index.sha256 && folder.join(&before.file).is_file() {
                 return Ok(Published { index: before, is_same: true });
@@ -181,9 +214,8 @@ pub fn publish(bundle: &Path, folder: &Path, again: bool) -> Result<Published, B
         let file = folder.join(&index.file);
         open_to_readers(&copied, 0o644);
         fs::rename(&copied, &file).map_err(BundleError::io("write", &file))?;
-        // Syncs the folder as well, after both names. Hashes and numbers can always be written as TOML.
-        let text = toml::to_string(&index).unwrap_or_default();
-        write_atomically(&path, text.as_bytes()).map_err(BundleError::io("write", &path))?;
+        // Syncs the folder as well, after both names.
+        write_atomically(&path, index.to_toml().as_bytes()).map_err(BundleError::io("write", &path))?;
         open_to_readers(&path, 0o644);
         Ok(Published { index, is_same: false })
     })();
@@ -198,10 +230,19 @@ fn open_to_readers(path: &Path, mode: u32) {
     let _ = fs::set_permissions(path, fs::Permissions::from_mode(mode));
 }
 
-/// Copies a bundle to `to`, and returns its index without the file's name.
-fn copy(bundle: &Path, to: &Path, name: &str, version: u64) -> Result<Index, BundleError> {
+/// Reads a bundle whole; returns its name and version.
+fn check(bundle: &Path) -> Result<(String, u64), BundleError> {
+    let opened = Bundle::open(bundle)?;
+    if opened.claimed_signer()?.is_none() {
+        return Err(BundleError::Unsigned(bundle.to_owned()));
+    }
+    opened.check_files()?;
+    Ok((opened.manifest().name.clone(), opened.manifest().version))
+}
+
+/// Copies a bundle to `out`, the file `to`, and returns its index without the file's name.
+fn copy(bundle: &Path, out: &mut dyn Write, to: &Path, name: &str, version: u64) -> Result<Index, BundleError> {
     let mut from = File::open(bundle).map_err(BundleError::io("read", bundle))?;
-    let mut out = BufWriter::new(create(to).map_err(BundleError::io("write", to))?);
     let (mut all, mut bytes, mut parts) = (Sha256::new(), 0, Vec::new());
     let mut buffer = vec![0; 1 << 16];
     loop {
@@ -228,8 +269,6 @@ fn copy(bundle: &Path, to: &Path, name: &str, version: u64) -> Result<Index, Bun
             break;
         }
     }
-    let synced = out.into_inner().map_err(io::IntoInnerError::into_error).and_then(|file| file.sync_all());
-    synced.map_err(BundleError::io("write", to))?;
     let index = Index {
         format: FORMAT,
         name: name.to_owned(),

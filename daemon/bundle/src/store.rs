@@ -107,6 +107,13 @@ pub struct Versions {
     pub refused: BTreeMap<u64, String>,
 }
 
+impl Versions {
+    /// Returns the numbers of the current and the previous version.
+    pub fn numbers(&self) -> [Option<u64>; 2] {
+        [&self.current, &self.previous].map(|it| it.as_ref().map(|it| it.manifest.version))
+    }
+}
+
 /// A bundle that is unpacked and waits for its proof. Without [`Self::accept`] it is removed.
 #[derive(Debug)]
 pub struct Candidate {

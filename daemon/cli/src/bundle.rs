@@ -7,9 +7,13 @@ mod install;
 mod keys;
 mod make;
 mod publish;
+mod reporter;
 mod rollout_state;
 mod trusted_keys;
 mod versions;
+
+pub use failure::refuse as refuse_bundle;
+pub use rollout_state::described;
 
 use clap::Subcommand;
 use visiond_system::exit::{Exit, ExitError};

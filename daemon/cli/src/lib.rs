@@ -39,6 +39,10 @@ mod capture;
 #[cfg(feature = "workbench")]
 mod detect;
 #[cfg(feature = "workbench")]
+mod fleet;
+#[cfg(feature = "workbench")]
+mod fleet_buckets;
+#[cfg(feature = "workbench")]
 mod inspect;
 #[cfg(feature = "workbench")]
 mod probe;
@@ -48,6 +52,8 @@ mod selftest;
 mod top;
 #[cfg(feature = "workbench")]
 mod verify;
+#[cfg(feature = "workbench")]
+mod wall_clock;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;

@@ -3,7 +3,7 @@
 use clap::Subcommand;
 use visiond_system::exit::{Exit, ExitError};
 
-use crate::{bench, build, bundle, capture, detect, inspect, probe, selftest, top, verify};
+use crate::{bench, build, bundle, capture, detect, fleet, inspect, probe, selftest, top, verify};
 
 /// The commands.
 #[derive(Debug, Subcommand)]
@@ -16,6 +16,7 @@ pub enum WorkbenchCommand {
     Bench(bench::Args),
     Verify(verify::Args),
     Bundle(Box<bundle::Args>),
+    Fleet(Box<fleet::Args>),
     Selftest(Box<selftest::Args>),
     Top(top::Args),
 }
@@ -32,6 +33,7 @@ impl WorkbenchCommand {
             Self::Bench(args) => args.json,
             Self::Verify(args) => args.json,
             Self::Bundle(args) => args.prints_json(),
+            Self::Fleet(args) => args.prints_json(),
             Self::Selftest(args) => args.json,
             Self::Top(_) => false,
         }
@@ -48,6 +50,7 @@ impl WorkbenchCommand {
             Self::Bench(args) => bench::run(args),
             Self::Verify(args) => verify::run(args),
             Self::Bundle(args) => bundle::run(*args),
+            Self::Fleet(args) => fleet::run(*args),
             Self::Selftest(args) => selftest::run(*args),
             Self::Top(args) => top::run(args),
         }

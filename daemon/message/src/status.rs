@@ -196,8 +196,8 @@ pub struct StageFacts {
 }
 
 /// The steps of a rollout, as [`RolloutStatus::step`] has them.
-pub const ROLLOUT_STEPS: [&str; 7] =
-    ["up_to_date", "unreachable", "fetching", "proving", "watching", "refused", "went_back"];
+pub const ROLLOUT_STEPS: [&str; 8] =
+    ["up_to_date", "unreachable", "waiting", "fetching", "proving", "watching", "refused", "went_back"];
 
 /// The version of a bundle that a model is.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -251,6 +251,7 @@ impl fmt::Display for BundleStatus {
         let version = rollout.version.map(|version| format!(" {version}")).unwrap_or_default();
         match (&*rollout.step, rollout.percent) {
             ("unreachable", _) => write!(f, ", cannot look for newer versions")?,
+            ("waiting", _) => write!(f, ", waits for{version}")?,
             ("fetching", Some(percent)) => write!(f, ", fetching{version}: {percent} %")?,
             ("fetching", None) => write!(f, ", fetching{version}")?,
             ("proving", _) => write!(f, ", proving{version}")?,
@@ -441,6 +442,7 @@ mod tests {
         assert_eq!(text("up_to_date", None, None), "street 7");
         assert_eq!(text("fetching", Some(40), None), "street 7, fetching 8: 40 %");
         assert_eq!(text("proving", None, None), "street 7, proving 8");
+        assert_eq!(text("waiting", None, Some("at night")), "street 7, waits for 8: at night");
         assert_eq!(text("refused", None, Some("it is slow")), "street 7, version 8 is refused: it is slow");
         assert_eq!(text("went_back", None, Some("no frames")), "street 7, went back from version 8: no frames");
         assert_eq!(text("unreachable", None, Some("timed out")), "street 7, cannot look for newer versions: timed out");

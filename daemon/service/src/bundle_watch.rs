@@ -158,6 +158,7 @@ fn step_name(step: Step) -> &'static str {
     match step {
         Step::UpToDate => "up_to_date",
         Step::Unreachable => "unreachable",
+        Step::Waiting => "waiting",
         Step::Fetching => "fetching",
         Step::Proving => "proving",
         Step::Watching => "watching",

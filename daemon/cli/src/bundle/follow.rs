@@ -4,10 +4,10 @@
 //! One bundle changes at a time, so that what is observed is due to that one. The process may end at any moment: what the next one
 //! must know is in the store. docs/bundles.md describes the steps.
 
+mod fleet;
 mod watch;
 mod web_source;
 
-use std::hash::{BuildHasher, RandomState};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use std::{fs, path, thread};
@@ -18,25 +18,30 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use signal_hook::low_level::emulate_default_handler;
 use visiond_bundle::rollout::{Rollout, Step};
-use visiond_bundle::store::{Candidate, Store};
+use visiond_bundle::store::{Candidate, Store, Versions};
 use visiond_bundle::{
     Bundle, BundleError, BundleSource, FetchError, FetchLimits, FolderSource, Following, Index, check_followed, fetch,
 };
 use visiond_config::parse_duration;
 use visiond_config::units::format_duration;
+use visiond_fleet::Order;
 use visiond_system::exit::{Exit, ExitError};
+use visiond_system::redact::redact_urls;
 use visiond_web::status::report::StatusReport;
 
+use self::fleet::{Fleet, FleetArgs, check_servers, random};
 use self::watch::{Before, FRAMES, Judge, Limits, Sample};
 use self::web_source::{WebSource, check_url};
 use super::failure::refuse;
 use super::install::{Failed, prove, warn_of_expiry};
-use super::rollout_state::{State, unix_s};
+use super::reporter::Reporter;
+use super::rollout_state::State;
 use super::trusted_keys::KeyArgs;
 use super::versions::StoreArgs;
 use crate::client::{Client, DaemonAddress, DaemonArgs};
 use crate::output::{complain, note};
 use crate::value_parsers::{duration, load_timeout, size};
+use crate::wall_clock::unix_s;
 use crate::{check, reload};
 
 /// Fetch newer versions of bundles, prove, use and watch them, and go back to the version before if cameras fare worse
@@ -49,9 +54,13 @@ pub struct Args {
     #[arg(value_name = "NAME", required = true, value_parser = name)]
     names: Vec<String>,
 
-    /// Fetch from this URL (https:// or http://) or folder, which `visiond bundle publish` fills
+    /// Fetch from this URL (https:// or http://) or folder, which `visiond bundle publish` fills, or follow the fleet on these NATS
+    /// servers: nats://HOST or tls://HOST, several with commas
     #[arg(long, value_name = "SOURCE", value_parser = source)]
     source: String,
+
+    #[command(flatten)]
+    fleet: FleetArgs,
 
     #[command(flatten)]
     keys: KeyArgs,
@@ -95,7 +104,10 @@ With --once, the status is 0 if the newest version is in use, 4 or 8 if it was r
 
 Examples:
   sudo visiond bundle follow --source https://models.example/bundles street
-  sudo visiond bundle follow --source /media/stick --once street door";
+  sudo visiond bundle follow --source /media/stick --once street door
+  sudo NATS_CREDS=/etc/visiond-nats.creds visiond bundle follow --source tls://nats.example --group north street
+
+NATS_CREDS, NATS_USER, NATS_PASSWORD, NATS_TOKEN, NATS_CA, NATS_CERT and NATS_KEY log in to NATS as they do for the program `nats`.";
 
 /// Pause between two reads of the daemon's status.
 const POLL: Duration = Duration::from_secs(2);
@@ -178,11 +190,16 @@ pub fn run(args: &Args) -> Result<Exit, ExitError> {
     let store = args.store.open();
     let followed = args.names.iter().map(|name| Ok((name.clone(), store.follow(name).map_err(refuse)?)));
     let followed: Vec<(String, Following)> = followed.collect::<Result<_, ExitError>>()?;
-    let (source, shown): (Box<dyn BundleSource>, _) = if is_url(&args.source) {
-        (Box::new(WebSource::new(&args.source)?), args.source.clone())
+    let (origin, shown) = if is_fleet(&args.source) {
+        (
+            Origin::Fleet(Fleet::new(&args.fleet, &args.source, args.config.clone(), args.interval)?),
+            redact_urls(&args.source),
+        )
+    } else if is_url(&args.source) {
+        (Origin::Source(Box::new(WebSource::new(&args.source)?)), args.source.clone())
     } else {
         let folder = path::absolute(&args.source).unwrap_or_else(|_| args.source.clone().into());
-        (Box::new(FolderSource(folder.clone())), folder.display().to_string())
+        (Origin::Source(Box::new(FolderSource(folder.clone()))), folder.display().to_string())
     };
     if args.source.starts_with("http://") {
         complain(
@@ -192,7 +209,7 @@ pub fn run(args: &Args) -> Result<Exit, ExitError> {
     let proving = Mutex::new(None);
     let mut signals = Signals::new([SIGTERM, SIGINT]).map_err(ExitError::system)?;
     let handle = signals.handle();
-    let follower = Follower { args, store, source, shown, proving: &proving };
+    let follower = Follower { args, store, origin, shown, proving: &proving };
     thread::scope(|scope| {
         scope.spawn(|| {
             for signal in &mut signals {
@@ -225,10 +242,34 @@ enum Outcome {
     Unfinished,
 }
 
+/// Where newer versions come from, and who says which one to use.
+enum Origin {
+    /// A source whose newest version is used.
+    Source(Box<dyn BundleSource>),
+    /// A fleet, whose operators say which version is used.
+    Fleet(Fleet),
+}
+
+impl Origin {
+    fn source(&mut self) -> &mut dyn BundleSource {
+        match self {
+            Self::Source(source) => source.as_mut(),
+            Self::Fleet(fleet) => fleet,
+        }
+    }
+
+    fn reporter(&self) -> Option<Reporter> {
+        match self {
+            Self::Source(_) => None,
+            Self::Fleet(fleet) => Some(fleet.reporter.clone()),
+        }
+    }
+}
+
 struct Follower<'a> {
     args: &'a Args,
     store: Store,
-    source: Box<dyn BundleSource>,
+    origin: Origin,
     /// The source, for people.
     shown: String,
     /// The name of the bundle that is proven, and its attempts before.
@@ -255,29 +296,46 @@ impl Follower<'_> {
                 }
             }
             if self.args.once {
+                if let Origin::Fleet(fleet) = &self.origin {
+                    fleet.finish();
+                }
                 return exit;
             }
             let pause = scattered(self.args.interval);
-            thread::sleep(if is_unfinished { pause.min(FETCH_PAUSE) } else { pause });
+            let pause = if is_unfinished { pause.min(FETCH_PAUSE) } else { pause };
+            match &mut self.origin {
+                Origin::Source(_) => thread::sleep(pause),
+                Origin::Fleet(fleet) => fleet.rest(pause),
+            }
         }
     }
 
     /// Does what is to be done about one bundle now.
     fn follow(&mut self, name: &str, following: &Following) -> Result<Outcome, ExitError> {
-        let state = State { name, following, source: &self.shown.clone() };
+        let (shown, store, reporter) = (self.shown.clone(), self.store.clone(), self.origin.reporter());
+        let state = State { name, following, store: &store, source: &shown, reporter: reporter.as_ref() };
+        state.report();
         if let Some(watch) = following.read::<Watch>(WATCH)
             && let Some(exit) = self.resume(&state, watch)?
         {
             return Ok(Outcome::Ended(exit));
         }
-        let index = match Index::ask(self.source.as_mut(), name) {
-            Ok(index) => index,
+        let versions = self.store.versions(name).map_err(refuse)?;
+        let wanted = match &mut self.origin {
+            Origin::Source(source) => Index::ask(source.as_mut(), name).map(|index| (index, None)),
+            Origin::Fleet(fleet) => match fleet.order(name, versions.numbers()) {
+                Ok(Order::Use { version, wait }) => Index::ask_version(fleet, name, version).map(|index| (index, wait)),
+                Ok(order) => return self.obey(&state, &versions, order).map(Outcome::Ended),
+                Err(error) => Err(error),
+            },
+        };
+        let (index, wait) = match wanted {
+            Ok(wanted) => wanted,
             Err(error) => {
                 state.set(Step::Unreachable, None, None, Some(error.to_string()));
                 return Ok(Outcome::Ended(Exit::Input));
             }
         };
-        let versions = self.store.versions(name).map_err(refuse)?;
         let newest = Some(index.version);
         let refused = versions.refused.get(&index.version);
         let was_current = versions.newest.is_some_and(|newest| index.version <= newest);
@@ -299,12 +357,7 @@ impl Follower<'_> {
                         let step = if was_current { Step::WentBack } else { Step::Refused };
                         state.set(step, newest, newest, Some(reason.clone()));
                     }
-                    None => {
-                        // Why it was not watched.
-                        let same = rollout.as_ref().filter(|it| it.step == Step::UpToDate && it.version == current);
-                        let reason = same.and_then(|it| it.reason.clone());
-                        state.set(Step::UpToDate, current, newest, reason);
-                    }
+                    None => up_to_date(&state, current, newest),
                 }
             }
             let is_bad = bad_end.is_some() || refused.is_some();
@@ -319,10 +372,47 @@ impl Follower<'_> {
             }
             return Ok(Outcome::Ended(Exit::Model));
         }
-        match self.fetch(&state, &index) {
+        let fetched = self.fetch(&state, &index);
+        if let (Ok(_), Some(reason)) = (&fetched, wait) {
+            // It is here, and proves itself once it may be used.
+            state.set(Step::Waiting, newest, newest, Some(reason));
+            return Ok(Outcome::Ended(Exit::Success));
+        }
+        match fetched {
             Ok(bundle) => self.install(&state, &index, &bundle).map(Outcome::Ended),
             Err(outcome) => Ok(outcome),
         }
+    }
+
+    /// Does what the fleet wants, except for using another version.
+    fn obey(&self, state: &State<'_>, versions: &Versions, order: Order) -> Result<Exit, ExitError> {
+        let [current, _] = versions.numbers();
+        match order {
+            Order::GoBack { from, reason } => {
+                let verdict = Verdict { step: Step::WentBack, reason, exit_status: Exit::Success.code() };
+                return self.go_back(state, Watch { version: from, ..Watch::default() }, verdict);
+            }
+            Order::Impossible { version, reason } => {
+                state.set(Step::Refused, Some(version), Some(version), Some(reason));
+                return Ok(Exit::Model);
+            }
+            // What was fetched stays.
+            Order::Wait { version, reason } => state.set(Step::Waiting, Some(version), Some(version), Some(reason)),
+            Order::Use { .. } => {}
+            Order::Stay { newest } => {
+                state.following.keep_only(None).map_err(refuse)?;
+                if current.is_some() {
+                    up_to_date(state, current, newest);
+                } else {
+                    let reason = format!(
+                        "its group has no version of it yet: begin with `visiond fleet rollout {} VERSION --group {}`",
+                        state.name, self.args.fleet.group
+                    );
+                    state.set(Step::Waiting, None, newest, Some(reason));
+                }
+            }
+        }
+        Ok(Exit::Success)
     }
 
     /// Fetches a bundle, or returns how its turn ended without it.
@@ -339,7 +429,7 @@ impl Follower<'_> {
                 shown = Some(Instant::now());
             }
         };
-        match fetch(self.source.as_mut(), index, state.following, &limits, &mut progress) {
+        match fetch(self.origin.source(), index, state.following, &limits, &mut progress) {
             Ok(path) => Ok(path),
             Err(FetchError::Unfinished { .. }) => Err(Outcome::Unfinished),
             Err(FetchError::Source(error)) => {
@@ -748,6 +838,14 @@ fn end(
     Ok(exit)
 }
 
+/// Notes that the current version is the one to use.
+fn up_to_date(state: &State<'_>, current: Option<u64>, newest: Option<u64>) {
+    let rollout = state.following.rollout();
+    // Why it was not watched.
+    let same = rollout.as_ref().filter(|it| it.step == Step::UpToDate && it.version == current);
+    state.set(Step::UpToDate, current, newest, same.and_then(|it| it.reason.clone()));
+}
+
 /// Whether the version was refused or gone back from.
 fn ended_badly(rollout: &Rollout, version: Option<u64>) -> bool {
     matches!(rollout.step, Step::Refused | Step::WentBack) && rollout.version == version
@@ -767,8 +865,15 @@ fn is_url(source: &str) -> bool {
     source.contains("://")
 }
 
+/// Whether a source is a list of NATS servers.
+fn is_fleet(source: &str) -> bool {
+    ["nats://", "tls://"].iter().any(|scheme| source.starts_with(scheme))
+}
+
 fn source(text: &str) -> Result<String, String> {
-    if is_url(text) {
+    if is_fleet(text) {
+        check_servers(text)?;
+    } else if is_url(text) {
         check_url(text)?;
     } else if !Path::new(text).is_absolute() && !Path::new(text).is_dir() {
         return Err(format!("write https://{text}, or an absolute folder"));
@@ -785,8 +890,7 @@ fn watch_time(text: &str) -> Result<Duration, String> {
 
 /// Returns a time around this one, so that a thousand devices do not ask at once.
 fn scattered(interval: Duration) -> Duration {
-    let random = RandomState::new().hash_one(0) as f64 / u64::MAX as f64;
-    interval.mul_f64(0.75 + random / 2.0)
+    interval.mul_f64(0.75 + random() / 2.0)
 }
 
 /// Returns what distinguishes this run of the machine, and this version of the daemon, from others.

@@ -165,12 +165,12 @@ fn latency_p99_ms(model: &Path, proof: Option<&Proof>, folder: &Path, timeout: D
     let limited = proof.is_some_and(|proof| proof.max_latency_p99_ms.is_some());
     let [frames, warmup] = if limited { FRAMES } else { ["1", "0"] };
     command.args(["--frames", frames, "--warmup", warmup]);
-    let (exit, out) = finish(command, timeout, "load")?;
+    let Finished { exit, out, last_line } = finish(command, timeout, "load")?;
     let report: Option<Value> = serde_json::from_slice(&out).ok().filter(|_| exit == Exit::Success);
     let p99_us = report.and_then(|report| report.pointer("/stages_us/total/p99").and_then(Value::as_f64));
     match p99_us {
         Some(p99_us) => Ok(p99_us / 1e3),
-        None => Err(ExitError::new(Exit::Model, "see the error above")),
+        None => Err(ExitError::new(Exit::Model, last_line)),
     }
 }
 
@@ -188,7 +188,7 @@ fn compare(model: &Path, proof: &Proof, folder: &Path, timeout: Duration) -> Res
             command.args([option, &value.to_string()]);
         }
     }
-    let (exit, out) = finish(command, timeout, "prove")?;
+    let Finished { exit, out, last_line } = finish(command, timeout, "prove")?;
     print(&String::from_utf8_lossy(&out))?;
     match exit {
         Exit::Success => Ok(()),
@@ -196,7 +196,7 @@ fn compare(model: &Path, proof: &Proof, folder: &Path, timeout: Duration) -> Res
             let reason = "it detects something else than its reference in the bundle's pictures";
             Err(Failed::Proof(reason.to_owned(), "make a new version"))
         }
-        exit => Err(Failed::Other(ExitError::new(exit, "the model could not be proven: see the error above"))),
+        exit => Err(Failed::Other(ExitError::new(exit, format!("the model could not be proven: {last_line}")))),
     }
 }
 
@@ -207,8 +207,17 @@ fn this_program() -> Result<Command, ExitError> {
     Ok(Command::new(path))
 }
 
-/// Waits for a process, and returns its status and what it wrote. Its last errors go to standard error.
-fn finish(command: Command, timeout: Duration, what: &str) -> Result<(Exit, Vec<u8>), ExitError> {
+/// A process that has ended.
+struct Finished {
+    exit: Exit,
+    /// What it wrote to standard output.
+    out: Vec<u8>,
+    /// Its last error.
+    last_line: String,
+}
+
+/// Waits for a process. Its last errors go to standard error.
+fn finish(command: Command, timeout: Duration, what: &str) -> Result<Finished, ExitError> {
     /// The most that a report may have.
     const MOST: usize = 16 << 20;
     let cannot = |error| ExitError::new(Exit::Failure, format!("cannot {what} the model: {error}"));
@@ -231,15 +240,18 @@ fn finish(command: Command, timeout: Duration, what: &str) -> Result<(Exit, Vec<
     }
     out.truncate(read);
     let status = child.exit_status(&stop);
+    let mut last_line = String::new();
     for line in child.last_lines() {
-        complain(line.strip_prefix("visiond: ").unwrap_or(&line));
+        let line = line.strip_prefix("visiond: ").unwrap_or(&line);
+        complain(line);
+        line.clone_into(&mut last_line);
     }
     let code = status.and_then(|status| status.code()).and_then(|code| u8::try_from(code).ok());
     match code.and_then(Exit::from_code) {
-        Some(exit) => Ok((exit, out)),
+        Some(exit) => Ok(Finished { exit, out, last_line }),
         None => {
             let how = status.map_or("did not end".to_owned(), how_it_ended);
-            let message = format!("the process that was to {what} the model {how}: see the error above");
+            let message = format!("the process that was to {what} the model {how}: {last_line}");
             Err(ExitError::new(Exit::Model, message))
         }
     }

@@ -1,11 +1,12 @@
 //! What is done about newer versions of a bundle, in words and in the store.
 
-use std::time::SystemTime;
-
 use visiond_bundle::Following;
 use visiond_bundle::rollout::{Rollout, Step};
+use visiond_bundle::store::Store;
 
+use super::reporter::Reporter;
 use crate::output::{complain, note};
+use crate::wall_clock::unix_s;
 
 /// The most characters of a reason: a file of more than 16 KiB counts as broken.
 const MOST_CHARS: usize = 500;
@@ -14,7 +15,10 @@ const MOST_CHARS: usize = 500;
 pub struct State<'a> {
     pub name: &'a str,
     pub following: &'a Following,
+    pub store: &'a Store,
     pub source: &'a str,
+    /// Reports to the fleet, if there is one.
+    pub reporter: Option<&'a Reporter>,
 }
 
 impl State<'_> {
@@ -33,6 +37,7 @@ impl State<'_> {
         }
         self.say(&rollout);
         self.write(&rollout);
+        self.report();
     }
 
     /// Says a state.
@@ -51,6 +56,16 @@ impl State<'_> {
         if let Some(mut rollout) = self.following.rollout().filter(|it| it.version == Some(version)) {
             rollout.percent = Some(percent);
             self.write(&rollout);
+            self.report();
+        }
+    }
+
+    /// Reports the state, and the versions in the store, to the fleet.
+    pub fn report(&self) {
+        let Some(reporter) = self.reporter else { return };
+        // A store that cannot be read is reported by what needs it.
+        if let (Some(rollout), Ok(versions)) = (self.following.rollout(), self.store.versions(self.name)) {
+            reporter.report(self.name, &rollout, &versions);
         }
     }
 
@@ -69,6 +84,7 @@ pub fn described(rollout: &Rollout) -> String {
         Step::UpToDate if rollout.reason.is_some() => "is installed, not watched",
         Step::UpToDate => "is the newest version",
         Step::Unreachable => "waits for its source, which is asked again later",
+        Step::Waiting => "waits",
         Step::Fetching => "is being fetched",
         Step::Proving if rollout.reason.is_some() => "waits",
         Step::Proving => "proves itself",
@@ -76,11 +92,7 @@ pub fn described(rollout: &Rollout) -> String {
         Step::Refused => "is refused, and the version in use stays",
         Step::WentBack => "was left for the version before",
     };
+    let percent = rollout.percent.map(|percent| format!(" ({percent} %)")).unwrap_or_default();
     let reason = rollout.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
-    format!("{version}{what}{reason}")
-}
-
-/// Returns the time in seconds since 1970.
-pub fn unix_s() -> u64 {
-    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs()
+    format!("{version}{what}{percent}{reason}")
 }

@@ -112,6 +112,7 @@ function things(parent, list, tell, none) {
 const STEPS = {
   up_to_date: 'none',
   unreachable: 'cannot look for them',
+  waiting: 'waiting for',
   fetching: 'fetching',
   proving: 'proving',
   watching: 'in use, and watched',

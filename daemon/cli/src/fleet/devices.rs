@@ -1,0 +1,119 @@
+//! `visiond fleet devices` and `forget`.
+
+use serde::Serialize;
+use visiond_bundle::rollout::{Rollout, Step};
+use visiond_fleet::{BundleReport, check_name};
+use visiond_system::exit::{Exit, ExitError};
+
+use super::arguments::{ServerArgs, name};
+use super::failure::refuse;
+use crate::bundle::described;
+use crate::fleet_buckets::Device;
+use crate::output::{note, print_report};
+use crate::text_table::TextTable;
+use crate::wall_clock::{ago, rfc3339_of, unix_s};
+
+/// List the devices of a fleet, with the versions that they use
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    servers: ServerArgs,
+
+    /// Only devices of this group
+    #[arg(long, value_name = "GROUP", value_parser = name)]
+    group: Option<String>,
+
+    /// Only devices that refused a version, or went back from one
+    #[arg(long)]
+    failed: bool,
+
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Remove a device that no longer exists from the lists; one that runs reports again
+#[derive(Debug, clap::Args)]
+pub struct ForgetArgs {
+    #[command(flatten)]
+    servers: ServerArgs,
+
+    /// Name of the device
+    #[arg(value_name = "DEVICE", value_parser = name)]
+    device: String,
+}
+
+/// A device as `--json` prints it.
+#[derive(Debug, Serialize)]
+struct Listed {
+    device: String,
+    group: String,
+    visiond: String,
+    /// When its last report arrived, in RFC 3339.
+    seen: String,
+    bundles: Vec<ListedBundle>,
+}
+
+#[derive(Debug, Serialize)]
+struct ListedBundle {
+    name: String,
+    #[serde(flatten)]
+    report: BundleReport,
+}
+
+/// Lists devices.
+pub fn run(args: &Args) -> Result<Exit, ExitError> {
+    let mut buckets = args.servers.open()?;
+    let devices = buckets.reported().map_err(refuse)?;
+    let is_listed = |device: &Device| args.group.as_ref().is_none_or(|group| *group == device.reported.group);
+    let now = unix_s();
+    let mut seen = Vec::new();
+    let mut listed = Vec::new();
+    for Device { name, reported, seen_unix_s } in devices.into_values().filter(is_listed) {
+        let has_failed = |report: &BundleReport| matches!(report.step, Step::Refused | Step::WentBack);
+        let bundles = reported.bundles.into_iter().filter(|(_, report)| !args.failed || has_failed(report));
+        let bundles: Vec<_> = bundles.map(|(name, report)| ListedBundle { name, report }).collect();
+        if args.failed && bundles.is_empty() {
+            continue;
+        }
+        seen.push(ago(now, seen_unix_s));
+        let (group, visiond) = (reported.group, reported.visiond);
+        listed.push(Listed { device: name, group, visiond, seen: rfc3339_of(seen_unix_s), bundles });
+    }
+    print_report(args.json, &listed, |listed| {
+        let mut table = TextTable::new(&["device", "group", "seen", "visiond", "bundle", ">version", "step"]);
+        for (device, seen) in listed.iter().zip(&seen) {
+            for ListedBundle { name, report } in &device.bundles {
+                let version = report.current.map_or_else(|| "-".to_owned(), |version| version.to_string());
+                let cells = [&device.device, &device.group, seen, &device.visiond, name, &version];
+                table.push(cells.into_iter().cloned().chain([described(&rollout_of(report))]));
+            }
+        }
+        if table.rows.is_empty() {
+            let what = if args.failed {
+                "no device has refused a version or gone back from one"
+            } else {
+                "no device has reported"
+            };
+            return format!("{what}\n");
+        }
+        table.text()
+    })
+}
+
+/// Returns a report as the device's own state.
+fn rollout_of(report: &BundleReport) -> Rollout {
+    let BundleReport { step, version, since_unix_s, percent, ref reason, .. } = *report;
+    Rollout { source: String::new(), step, version, newest: None, since_unix_s, percent, reason: reason.clone() }
+}
+
+/// Removes a device's report.
+pub fn forget(args: &ForgetArgs) -> Result<Exit, ExitError> {
+    check_name(&args.device).map_err(|reason| ExitError::new(Exit::Usage, reason))?;
+    let mut buckets = args.servers.open()?;
+    if !buckets.delete_reported(&args.device).map_err(refuse)? {
+        return Err(ExitError::new(Exit::Input, format!("no device {} has reported", args.device)));
+    }
+    note(&format!("{} is no longer listed", args.device));
+    Ok(Exit::Success)
+}

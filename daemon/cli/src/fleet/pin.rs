@@ -1,0 +1,69 @@
+//! `visiond fleet pin` and `unpin`: a version for one device, whatever its group gets.
+
+use visiond_fleet::Pin;
+use visiond_system::exit::{Exit, ExitError};
+
+use super::arguments::{ServerArgs, bundle, name, operator, version};
+use super::failure::refuse;
+use crate::output::note;
+use crate::wall_clock::unix_s;
+
+/// Keep a device at a version of a bundle, whatever its group gets
+#[derive(Debug, clap::Args)]
+pub struct PinArgs {
+    #[command(flatten)]
+    servers: ServerArgs,
+
+    /// Name of the device
+    #[arg(value_name = "DEVICE", value_parser = name)]
+    device: String,
+
+    /// Name of the bundle
+    #[arg(value_name = "NAME", value_parser = bundle)]
+    bundle: String,
+
+    /// Version [default: the one that the device has]
+    #[arg(value_name = "VERSION", value_parser = version)]
+    version: Option<u64>,
+
+    /// Why, for others
+    #[arg(long, value_name = "TEXT")]
+    reason: Option<String>,
+}
+
+/// Let a device use what its group gets again
+#[derive(Debug, clap::Args)]
+pub struct UnpinArgs {
+    #[command(flatten)]
+    servers: ServerArgs,
+
+    /// Name of the device
+    #[arg(value_name = "DEVICE", value_parser = name)]
+    device: String,
+
+    /// Name of the bundle
+    #[arg(value_name = "NAME", value_parser = bundle)]
+    bundle: String,
+}
+
+/// Pins a device.
+pub fn pin(args: &PinArgs) -> Result<Exit, ExitError> {
+    let mut buckets = args.servers.open()?;
+    let (version, reason) = (args.version, args.reason.clone());
+    let pin = Pin { format: 1, version, by: operator(), since_unix_s: unix_s(), reason };
+    buckets.put_pin(&args.device, &args.bundle, &pin).map_err(refuse)?;
+    let at = version.map_or_else(|| "the version that it has".to_owned(), |version| format!("version {version}"));
+    note(&format!("{} stays at {at} of {}", args.device, args.bundle));
+    Ok(Exit::Success)
+}
+
+/// Takes a pin away.
+pub fn unpin(args: &UnpinArgs) -> Result<Exit, ExitError> {
+    let mut buckets = args.servers.open()?;
+    if !buckets.delete_pin(&args.device, &args.bundle).map_err(refuse)? {
+        let message = format!("{} has no pin for {}", args.device, args.bundle);
+        return Err(ExitError::new(Exit::Input, message));
+    }
+    note(&format!("{} uses the version of its group", args.device));
+    Ok(Exit::Success)
+}

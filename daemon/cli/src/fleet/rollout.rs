@@ -1,0 +1,175 @@
+//! `visiond fleet rollout`: gives a version to a group, wave by wave.
+
+use std::time::Duration;
+
+use visiond_bundle::{Index, SourceError};
+use visiond_config::parse_duration;
+use visiond_fleet::{Desired, Limits, Progress, Window, admit};
+use visiond_system::exit::{Exit, ExitError};
+
+use super::arguments::{ServerArgs, TargetArgs, operator, version};
+use super::drive::{Group, drive};
+use super::failure::refuse;
+use crate::fleet_buckets::random_id;
+use crate::output::note;
+use crate::value_parsers::duration;
+use crate::wall_clock::unix_s;
+
+/// Give a version to a group, wave by wave, and stop if too many devices fail
+#[derive(Debug, clap::Args)]
+#[command(after_help = AFTER_HELP)]
+pub struct Args {
+    #[command(flatten)]
+    servers: ServerArgs,
+
+    #[command(flatten)]
+    target: TargetArgs,
+
+    /// Version to use
+    #[arg(value_name = "VERSION", value_parser = version)]
+    version: u64,
+
+    /// Shares of the group that get it one after another, in percent; all others come last
+    #[arg(long, value_name = "PERCENT,...", value_delimiter = ',', default_value = "5,25", value_parser = share)]
+    waves: Vec<f64>,
+
+    /// Stop if more devices than this share fail, in percent of those whose turn it was
+    #[arg(long, value_name = "PERCENT", default_value = "5", value_parser = percent)]
+    max_failed: f64,
+
+    /// Begin the next wave once this share has succeeded, in percent of the devices that are online
+    #[arg(long, value_name = "PERCENT", default_value = "90", value_parser = percent)]
+    min_succeeded: f64,
+
+    /// Let each wave last this long at least
+    #[arg(long, value_name = "TIME", default_value = "10min", value_parser = soak)]
+    soak: Duration,
+
+    /// Do not wait for devices that have not reported for this long; they use the version when they come
+    #[arg(long, value_name = "TIME", default_value = "1h", value_parser = duration)]
+    offline_after: Duration,
+
+    /// Switch devices only at this local time, such as 22:00-05:00 or 'Mon..Fri 22:00-05:00'; may be repeated
+    #[arg(long, value_name = "TIMES", value_parser = window)]
+    window: Vec<String>,
+
+    /// Begin the first wave and exit; `visiond fleet resume` begins the next ones
+    #[arg(long)]
+    no_wait: bool,
+}
+
+const AFTER_HELP: &str = "\
+The command runs until every device that is online has finished. If it is ended, devices whose turn it was go on, and
+`visiond fleet resume` begins the next waves.
+
+The status is 0 once all waves have succeeded, 4 if too many devices failed.
+
+Examples:
+  visiond fleet rollout street 7 --group north
+  visiond fleet rollout street 7 --waves 1,10,50 --max-failed 2 --soak 1h --window 'Mon..Fri 22:00-05:00'";
+
+/// Begins a rollout.
+pub fn run(args: &Args) -> Result<Exit, ExitError> {
+    let mut buckets = args.servers.open()?;
+    let TargetArgs { name, group } = &args.target;
+    match Index::ask_version(&mut buckets, name, args.version) {
+        Ok(_) => {}
+        Err(SourceError::Missing { .. }) => {
+            let message =
+                format!("{name} {} is not in the fleet's store: put it there with `visiond fleet push`", args.version);
+            return Err(ExitError::new(Exit::Input, message));
+        }
+        Err(error) => return Err(ExitError::new(Exit::Input, error)),
+    }
+    let (before, revision) = buckets.desired(group, name).map_err(refuse)?.unzip();
+    // A record that cannot be read is replaced.
+    let before = before.and_then(Result::ok);
+    if let Some(before) = &before {
+        check_order(args, before)?;
+    }
+    let now = unix_s();
+    let mut waves = args.waves.clone();
+    waves.push(100.0);
+    waves.sort_by(f64::total_cmp);
+    waves.dedup();
+    let good = before.as_ref().map(|before| match before.progress {
+        Progress::Done => Some(before.version),
+        _ => before.before,
+    });
+    let mut desired = Desired {
+        format: 1,
+        version: args.version,
+        before: good.flatten(),
+        is_rollback: false,
+        rollout: random_id()?,
+        progress: Progress::Running,
+        reason: None,
+        admitted: 0,
+        waves,
+        wave: 0,
+        wave_since_unix_s: now,
+        since_unix_s: now,
+        by: operator(),
+        limits: Limits {
+            max_failed_percent: args.max_failed,
+            min_succeeded_percent: args.min_succeeded,
+            soak_s: args.soak.as_secs(),
+            offline_after_s: args.offline_after.as_secs(),
+        },
+        windows: args.window.clone(),
+    };
+    let devices = Group::read(&mut buckets, &args.target).map_err(refuse)?;
+    desired.admitted = admit(&desired, &devices.members(), now);
+    buckets.write_desired(group, name, &desired, revision).map_err(refuse)?;
+    note(&format!("{} {} begins in {group}, which has {} devices", name, args.version, devices.len()));
+    if args.no_wait {
+        note(&format!("`visiond fleet resume {name} --group {group}` begins the waves after the first"));
+        return Ok(Exit::Success);
+    }
+    drive(&mut buckets, &args.target)
+}
+
+/// Checks that the version may follow what the group should use now.
+fn check_order(args: &Args, before: &Desired) -> Result<(), ExitError> {
+    let (target, version) = (&args.target, args.version);
+    let TargetArgs { name, group } = target;
+    let newest = before.before.map_or(before.version, |older| older.max(before.version));
+    let message = if before.progress == Progress::Running {
+        format!(
+            "a rollout of {name} {} in {group} is under way: end it first with `visiond fleet pause {name} --group {group}`",
+            before.version
+        )
+    } else if version == before.version && before.progress != Progress::Done {
+        format!(
+            "the rollout of {name} {version} in {group} is not over: go on with `visiond fleet resume {name} --group {group}`"
+        )
+    } else if version == before.version {
+        return Err(ExitError::new(Exit::Model, format!("{group} has {name} {version} already")));
+    } else if version <= newest {
+        format!(
+            "{name} {version} is not newer than {newest}, which {group} had: publish its files as a newer version, or go one version back with \
+             `visiond fleet rollback {name} --group {group}`"
+        )
+    } else {
+        return Ok(());
+    };
+    Err(ExitError::new(Exit::Model, message))
+}
+
+fn share(text: &str) -> Result<f64, String> {
+    percent(text).and_then(|share| if share > 0.0 { Ok(share) } else { Err("a wave has more than 0 %".to_owned()) })
+}
+
+pub fn percent(text: &str) -> Result<f64, String> {
+    let number = text.trim().trim_end_matches('%').trim_end();
+    let number = number.parse::<f64>().ok().filter(|number| (0.0..=100.0).contains(number));
+    number.ok_or_else(|| "expected percent: a number from 0 to 100".to_owned())
+}
+
+fn soak(text: &str) -> Result<Duration, String> {
+    parse_duration(text).map_err(|_| "expected 0, or a time with a unit, such as 10min or 1h".to_owned())
+}
+
+fn window(text: &str) -> Result<String, String> {
+    text.parse::<Window>().map(|window| window.to_string())
+}

@@ -1,0 +1,383 @@
+//! The key-value buckets and the object store of a fleet: for the commands of operators, and for devices.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::io;
+use std::ops::{ControlFlow, Range};
+use std::path::Path;
+use std::time::Instant;
+
+use tokio::runtime::Runtime;
+use tokio::sync::Notify;
+use visiond_bundle::{BundleSource, Piece, SourceError, Take};
+use visiond_fleet::{
+    BUNDLES_STORE, DESIRED_BUCKET, Desired, Pin, REPORTED_BUCKET, RecordError, Reported, check_name, device_key,
+    group_key, parse_device_key, parse_group_key,
+};
+use visiond_nats::kv::{Bucket, NewBucket};
+use visiond_nats::object::{NewStore, ObjectInfo, Position, Store};
+use visiond_nats::wire::random_digits;
+use visiond_nats::{Client, NatsError, Options};
+use visiond_system::exit::{Exit, ExitError};
+
+use crate::output::complain;
+
+/// The most devices whose broken reports are named.
+const MOST_BROKEN: usize = 3;
+
+/// A connection to the servers of a fleet.
+pub struct Buckets {
+    runtime: Runtime,
+    client: Client,
+    /// Opened by the first request that needs it.
+    desired: Option<Bucket>,
+    reported: Option<Bucket>,
+    bundles: Option<Store>,
+    /// Where the last reads ended.
+    positions: BTreeMap<String, Position>,
+}
+
+/// A device that has reported.
+#[derive(Debug, Clone)]
+pub struct Device {
+    /// Its name.
+    pub name: String,
+    /// What it reports.
+    pub reported: Reported,
+    /// When the report arrived at the server, in seconds since 1970.
+    pub seen_unix_s: u64,
+}
+
+/// A record, or why it cannot be read.
+pub type Record<T> = Result<T, RecordError>;
+
+impl Buckets {
+    /// Connects.
+    ///
+    /// # Errors
+    /// If no server can be reached, or the login is refused.
+    pub fn open(options: Options) -> Result<Self, NatsError> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(NatsError::System)?;
+        let client = runtime.block_on(Client::connect(options))?;
+        Ok(Self { runtime, client, desired: None, reported: None, bundles: None, positions: BTreeMap::new() })
+    }
+
+    /// Makes the buckets that do not exist, each on so many servers.
+    ///
+    /// # Errors
+    /// If one cannot be made.
+    pub fn create(&mut self, replicas: u8) -> Result<(), NatsError> {
+        let client = &mut self.client;
+        self.runtime.block_on(async {
+            let bucket = |description| NewBucket { description, replicas, history: 1, max_bytes: 0 };
+            Bucket::create_if_missing(client, DESIRED_BUCKET, &bucket("versions that devices should use")).await?;
+            Bucket::create_if_missing(client, REPORTED_BUCKET, &bucket("what devices use and do")).await?;
+            let bundles = NewStore { description: "bundles of models", replicas, max_bytes: 0 };
+            Store::create_if_missing(client, BUNDLES_STORE, &bundles).await.map(drop)
+        })
+    }
+
+    /// Reads what a group should use, with the revision of the record.
+    ///
+    /// # Errors
+    /// If no server answers.
+    pub fn desired(&mut self, group: &str, bundle: &str) -> Result<Option<(Record<Desired>, u64)>, NatsError> {
+        let key = group_key(group, bundle);
+        let bucket = self.desired_bucket()?;
+        let entry = self.runtime.block_on(bucket.get(&mut self.client, &key))?;
+        Ok(entry.map(|entry| (Desired::parse(&key, &entry.value), entry.revision)))
+    }
+
+    /// Writes what a group should use, if the record still has this revision, or if there is none.
+    ///
+    /// # Errors
+    /// If somebody has changed the record meanwhile, or no server answers.
+    pub fn write_desired(
+        &mut self,
+        group: &str,
+        bundle: &str,
+        desired: &Desired,
+        revision: Option<u64>,
+    ) -> Result<(), NatsError> {
+        let (key, value) = (group_key(group, bundle), desired.to_json());
+        let bucket = self.desired_bucket()?;
+        let client = &mut self.client;
+        self.runtime.block_on(async {
+            match revision {
+                Some(revision) => bucket.update(client, &key, &value, revision).await,
+                None => bucket.create(client, &key, &value).await,
+            }
+        })?;
+        Ok(())
+    }
+
+    /// Reads what all groups should use, by group and bundle.
+    ///
+    /// # Errors
+    /// If no server answers.
+    pub fn all_desired(&mut self) -> Result<BTreeMap<(String, String), Record<Desired>>, NatsError> {
+        let mut all = BTreeMap::new();
+        let bucket = self.desired_bucket()?;
+        self.runtime.block_on(bucket.entries(&mut self.client, ">", |key, entry, _| {
+            if let Some((group, bundle)) = parse_group_key(key) {
+                all.insert((group.to_owned(), bundle.to_owned()), Desired::parse(key, &entry.value));
+            }
+            ControlFlow::Continue(())
+        }))?;
+        Ok(all)
+    }
+
+    /// Reads the names of devices that are pinned, by the names of bundles.
+    ///
+    /// # Errors
+    /// If no server answers.
+    pub fn pinned(&mut self) -> Result<BTreeMap<String, BTreeSet<String>>, NatsError> {
+        let mut all = BTreeMap::<_, BTreeSet<_>>::new();
+        let bucket = self.desired_bucket()?;
+        self.runtime.block_on(bucket.entries(&mut self.client, "device.>", |key, _, _| {
+            if let Some((device, bundle)) = parse_device_key(key) {
+                all.entry(bundle.to_owned()).or_default().insert(device.to_owned());
+            }
+            ControlFlow::Continue(())
+        }))?;
+        Ok(all)
+    }
+
+    /// Reads the pin of a device.
+    ///
+    /// # Errors
+    /// If no server answers.
+    pub fn pin(&mut self, device: &str, bundle: &str) -> Result<Option<Record<Pin>>, NatsError> {
+        let key = device_key(device, bundle);
+        let bucket = self.desired_bucket()?;
+        let entry = self.runtime.block_on(bucket.get(&mut self.client, &key))?;
+        Ok(entry.map(|entry| Pin::parse(&key, &entry.value)))
+    }
+
+    /// Pins a device.
+    ///
+    /// # Errors
+    /// If no server answers.
+    pub fn put_pin(&mut self, device: &str, bundle: &str, pin: &Pin) -> Result<(), NatsError> {
+        let (key, value) = (device_key(device, bundle), pin.to_json());
+        let bucket = self.desired_bucket()?;
+        self.runtime.block_on(bucket.put(&mut self.client, &key, &value)).map(drop)
+    }
+
+    /// Removes a pin; returns whether there was one.
+    ///
+    /// # Errors
+    /// If no server answers.
+    pub fn delete_pin(&mut self, device: &str, bundle: &str) -> Result<bool, NatsError> {
+        let bucket = self.desired_bucket()?;
+        self.delete(&bucket, &device_key(device, bundle))
+    }
+
+    /// Reads what all devices report, by their names.
+    ///
+    /// # Errors
+    /// If no server answers.
+    pub fn reported(&mut self) -> Result<BTreeMap<String, Device>, NatsError> {
+        let bucket = self.reported_bucket()?;
+        let (mut devices, mut broken) = (BTreeMap::new(), 0);
+        self.runtime.block_on(bucket.entries(&mut self.client, ">", |key, entry, seen_unix_s| {
+            match Reported::parse(key, &entry.value) {
+                // One that changes meanwhile comes twice.
+                Ok(reported) if check_name(key).is_ok() => {
+                    devices.insert(key.to_owned(), Device { name: key.to_owned(), reported, seen_unix_s });
+                }
+                Ok(_) => {}
+                Err(error) => {
+                    broken += 1;
+                    if broken <= MOST_BROKEN {
+                        complain(&error.to_string());
+                    }
+                }
+            }
+            ControlFlow::Continue(())
+        }))?;
+        Ok(devices)
+    }
+
+    /// Writes what a device reports.
+    ///
+    /// # Errors
+    /// If no server answers.
+    pub fn put_reported(&mut self, device: &str, reported: &Reported) -> Result<(), NatsError> {
+        let bucket = self.reported_bucket()?;
+        self.runtime.block_on(bucket.put(&mut self.client, device, &reported.to_json())).map(drop)
+    }
+
+    /// Removes the report of a device; returns whether there was one.
+    ///
+    /// # Errors
+    /// If no server answers.
+    pub fn delete_reported(&mut self, device: &str) -> Result<bool, NatsError> {
+        let bucket = self.reported_bucket()?;
+        self.delete(&bucket, device)
+    }
+
+    /// Returns the description of an object.
+    ///
+    /// # Errors
+    /// If there is none of this name, or no server answers.
+    pub fn object(&mut self, path: &str) -> Result<ObjectInfo, NatsError> {
+        let store = self.store()?;
+        let info = self.runtime.block_on(store.info(&mut self.client, path))?;
+        info.ok_or_else(|| NatsError::MissingObject {
+            servers: self.client.servers().to_owned(),
+            bucket: BUNDLES_STORE.to_owned(),
+            name: path.to_owned(),
+        })
+    }
+
+    /// Gives bytes of an object to `take`, in order, until it breaks.
+    ///
+    /// # Errors
+    /// If the object was replaced meanwhile, or no server answers.
+    pub fn read_object(
+        &mut self,
+        info: &ObjectInfo,
+        range: Range<u64>,
+        take: &mut dyn FnMut(&[u8]) -> ControlFlow<()>,
+    ) -> Result<(), NatsError> {
+        let store = self.store()?;
+        let position = self.positions.entry(info.nuid.clone()).or_default();
+        self.runtime.block_on(store.read_range(&mut self.client, info, range, position, take))
+    }
+
+    /// Puts a file into the store. `progress` gets the bytes that are there.
+    ///
+    /// # Errors
+    /// `Err(Ok(_))` if the file cannot be read; `Err(Err(_))` if no server takes it.
+    pub fn put_file(
+        &mut self,
+        path: &str,
+        file: &Path,
+        progress: &mut dyn FnMut(u64),
+    ) -> Result<(), Result<io::Error, NatsError>> {
+        let mut opened = File::open(file).map_err(Ok)?;
+        let store = self.store().map_err(Err)?;
+        self.runtime.block_on(store.put(&mut self.client, path, &mut opened, progress)).map(drop).map_err(Err)
+    }
+
+    /// Puts a small object into the store.
+    ///
+    /// # Errors
+    /// If no server takes it.
+    pub fn put_bytes(&mut self, path: &str, mut bytes: &[u8]) -> Result<(), NatsError> {
+        let store = self.store()?;
+        self.runtime.block_on(store.put(&mut self.client, path, &mut bytes, &mut |_| {})).map(drop)
+    }
+
+    /// Waits until an operator changes something for this device or group, `news` comes, or it is late; returns whether it was an
+    /// operator. A new connection counts as that.
+    ///
+    /// # Errors
+    /// If the connection is lost, or the login may not subscribe.
+    pub fn wait(&mut self, device: &str, group: &str, news: &Notify, until: Instant) -> Result<bool, NatsError> {
+        let subjects = [format!("device.{device}"), format!("group.{group}")];
+        let subjects = subjects.map(|owner| format!("$KV.{DESIRED_BUCKET}.{owner}.*"));
+        let client = &mut self.client;
+        self.runtime.block_on(async {
+            tokio::select! {
+                published = client.published(&subjects, until) => published,
+                () = news.notified() => Ok(false),
+            }
+        })
+    }
+
+    fn delete(&mut self, bucket: &Bucket, key: &str) -> Result<bool, NatsError> {
+        let client = &mut self.client;
+        self.runtime.block_on(async {
+            let was_there = bucket.get(client, key).await?.is_some();
+            if was_there {
+                bucket.delete(client, key).await?;
+            }
+            Ok(was_there)
+        })
+    }
+
+    fn desired_bucket(&mut self) -> Result<Bucket, NatsError> {
+        let Self { runtime, client, desired, .. } = self;
+        open_bucket(runtime, client, desired, DESIRED_BUCKET)
+    }
+
+    fn reported_bucket(&mut self) -> Result<Bucket, NatsError> {
+        let Self { runtime, client, reported, .. } = self;
+        open_bucket(runtime, client, reported, REPORTED_BUCKET)
+    }
+
+    fn store(&mut self) -> Result<Store, NatsError> {
+        let Self { runtime, client, bundles, .. } = self;
+        Ok(match bundles {
+            Some(open) => open.clone(),
+            none => none.insert(runtime.block_on(Store::open(client, BUNDLES_STORE))?).clone(),
+        })
+    }
+}
+
+/// Opens a bucket once.
+fn open_bucket(
+    runtime: &Runtime,
+    client: &mut Client,
+    open: &mut Option<Bucket>,
+    name: &str,
+) -> Result<Bucket, NatsError> {
+    Ok(match open {
+        Some(open) => open.clone(),
+        none => none.insert(runtime.block_on(Bucket::open(client, name))?).clone(),
+    })
+}
+
+impl BundleSource for Buckets {
+    fn read_small(&mut self, path: &str, most: u64) -> Result<Vec<u8>, SourceError> {
+        let mut contents = Vec::new();
+        let read = self.object(path).and_then(|info| {
+            self.read_object(&info, 0..info.size.min(most + 1), &mut |bytes| {
+                contents.extend_from_slice(bytes);
+                ControlFlow::Continue(())
+            })
+        });
+        read.map_err(|error| unreadable(path, &error))?;
+        if contents.len() as u64 > most {
+            let reason = format!("it has more than {most} bytes, so it is no index: push the bundle again");
+            return Err(SourceError::Unreadable { path: path.to_owned(), reason });
+        }
+        Ok(contents)
+    }
+
+    fn read_range(&mut self, path: &str, range: Range<u64>, take: &mut Take<'_>) -> Result<(), SourceError> {
+        let read =
+            self.object(path).and_then(|info| self.read_object(&info, range, &mut |bytes| take(Piece::Bytes(bytes))));
+        read.map_err(|error| unreadable(path, &error))
+    }
+}
+
+/// Returns a random text, by which a rollout orders devices.
+///
+/// # Errors
+/// If the system has no random numbers.
+pub fn random_id() -> Result<String, ExitError> {
+    random_digits().map_err(|reason| ExitError::new(Exit::Failure, reason))
+}
+
+/// Says what is wrong with a fleet's servers, and what to do.
+pub fn describe(error: &NatsError) -> String {
+    match error {
+        NatsError::MissingBucket { servers, .. } | NatsError::MissingStore { servers, .. } => {
+            format!("{servers}: this is no fleet yet: make its buckets with `visiond fleet init`")
+        }
+        error => error.to_string(),
+    }
+}
+
+/// Returns the error of a source.
+pub fn unreadable(path: &str, error: &NatsError) -> SourceError {
+    let (path, reason) = (path.to_owned(), describe(error));
+    match error {
+        NatsError::MissingObject { .. } => SourceError::Missing { path, reason },
+        _ => SourceError::Unreadable { path, reason },
+    }
+}
