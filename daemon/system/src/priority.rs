@@ -6,6 +6,8 @@
 //! `tests/bench/load.py`.
 
 use std::io::Error;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
 use std::sync::Once;
 use std::time::Duration;
 
@@ -48,6 +50,32 @@ pub fn give_way(rank: Rank) -> bool {
         REFUSED.call_once(|| log::debug!("cannot lower the priority of sinks and pictures: {error}"));
     }
     done.is_ok()
+}
+
+/// The nice value that yields most.
+const NICEST: libc::c_int = 19;
+
+/// I/O that waits until nothing else uses the disk, see ioprio_set(2): the class for idle time, and the target "a process".
+const IO_IDLE: libc::c_int = 3 << 13;
+const IO_OF_PROCESS: libc::c_int = 1;
+
+/// Makes a program run, and read and write, only while nothing else wants the cores and the disk. Where the system forbids that, it
+/// runs as any other.
+pub fn run_when_idle(command: &mut Command) {
+    let hook = || {
+        // The nice value counts where the policy is refused.
+        // SAFETY: setpriority(2) takes numbers and touches no memory; 0 is the calling process. Async-signal-safe.
+        let _ = unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, NICEST) };
+        // SAFETY: `sched_param` is plain numbers, for which zero is valid.
+        let none: libc::sched_param = unsafe { std::mem::zeroed() };
+        // SAFETY: sched_setscheduler(2) reads `none`, which outlives the call. Async-signal-safe.
+        let _ = unsafe { libc::sched_setscheduler(0, libc::SCHED_IDLE, &none) };
+        // SAFETY: ioprio_set(2) takes three numbers and touches no memory. Async-signal-safe.
+        let _ = unsafe { libc::syscall(libc::SYS_ioprio_set, IO_OF_PROCESS, 0, IO_IDLE) };
+        Ok(())
+    };
+    // SAFETY: between fork and exec the hook makes only three system calls, allocates nothing and takes no lock.
+    unsafe { command.pre_exec(hook) };
 }
 
 /// Makes this thread's sleeps end when they should. By default Linux lets them end 50 us later, to wake for several timers at once.
@@ -126,6 +154,21 @@ mod tests {
         });
         assert!(inner.join().is_ok_and(|started| started.is_ok()));
         assert_eq!(own(), before, "the others stay as they are");
+    }
+
+    #[test]
+    fn a_program_that_runs_when_idle_has_the_least_of_cores_and_disk() {
+        if !is_ordinary() {
+            crate::testing::skip("this process has another scheduling policy than SCHED_OTHER");
+            return;
+        }
+        // Fields 19 and 41 of stat are the nice value and the policy.
+        let mut command = Command::new("sh");
+        command.args(["-c", "cut -d' ' -f19,41 /proc/self/stat; ionice 2>/dev/null || echo idle"]);
+        run_when_idle(&mut command);
+        let said = command.output().map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
+        assert_eq!(said.unwrap_or_default(), format!("19 {}\nidle\n", libc::SCHED_IDLE));
+        assert_eq!(own().0, libc::SCHED_OTHER, "this process stays as it is");
     }
 
     #[test]

@@ -32,13 +32,24 @@ pub fn limit_data(command: &mut Command, bytes: u64) {
     limit_stack(command);
     let processors = std::thread::available_parallelism().map_or(1, |count| count.get() as u64).min(MOST_PROCESSORS);
     let stacks = (THREADS_PER_PROCESSOR * processors + OTHER_THREADS) * STACK_BYTES;
-    let most = Some(bytes.saturating_add(stacks));
+    limit_memory(command, bytes.saturating_add(stacks));
+}
+
+/// Limits the program to `bytes` of private memory, the stacks of its threads included, which stay as large as they are.
+pub fn limit_memory(command: &mut Command, bytes: u64) {
+    let most = Some(bytes);
     let hook = move || {
         let maximum = getrlimit(Resource::Data).maximum.map_or(most, |maximum| most.map(|most| most.min(maximum)));
         Ok(setrlimit(Resource::Data, Rlimit { current: maximum, maximum })?)
     };
     // SAFETY: between fork and exec the hook makes only two system calls, allocates nothing and takes no lock.
     unsafe { command.pre_exec(hook) };
+}
+
+/// Returns the bytes of the machine's memory.
+pub fn machine_memory() -> u64 {
+    let machine = sysinfo();
+    (machine.totalram as u64).saturating_mul(u64::from(machine.mem_unit))
 }
 
 /// Lets this process, for the rest of its life, use at most `bytes` of memory of its own, and leave no core dump.
@@ -51,8 +62,7 @@ pub fn limit_data(command: &mut Command, bytes: u64) {
 /// # Errors
 /// The system refuses a limit.
 pub fn limit_process(bytes: u64) -> io::Result<Option<u64>> {
-    let machine = sysinfo();
-    let all = (machine.totalram as u64).saturating_mul(u64::from(machine.mem_unit));
+    let all = machine_memory();
     let left = cgroup_memory::left().filter(|left| *left < bytes.min(all));
     // This is best effort, and does nothing without /proc. It must happen before the process becomes undumpable, which makes
     // /proc/self inaccessible.
