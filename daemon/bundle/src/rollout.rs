@@ -50,6 +50,8 @@ pub enum Step {
     Waiting,
     /// The bundle is fetched.
     Fetching,
+    /// An engine is built of its model for this machine's GPU.
+    Building,
     /// Its signature and contents are verified, and its model proves itself on this machine.
     Proving,
     /// The cameras use it, and it goes back by itself if they fare worse.

@@ -196,8 +196,8 @@ pub struct StageFacts {
 }
 
 /// The steps of a rollout, as [`RolloutStatus::step`] has them.
-pub const ROLLOUT_STEPS: [&str; 8] =
-    ["up_to_date", "unreachable", "waiting", "fetching", "proving", "watching", "refused", "went_back"];
+pub const ROLLOUT_STEPS: [&str; 9] =
+    ["up_to_date", "unreachable", "waiting", "fetching", "building", "proving", "watching", "refused", "went_back"];
 
 /// The version of a bundle that a model is.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -254,6 +254,7 @@ impl fmt::Display for BundleStatus {
             ("waiting", _) => write!(f, ", waits for{version}")?,
             ("fetching", Some(percent)) => write!(f, ", fetching{version}: {percent} %")?,
             ("fetching", None) => write!(f, ", fetching{version}")?,
+            ("building", _) => write!(f, ", building the engine of{version}")?,
             ("proving", _) => write!(f, ", proving{version}")?,
             ("watching", _) => write!(f, ", new and watched")?,
             ("refused", _) => write!(f, ", version{version} is refused")?,
@@ -441,6 +442,7 @@ mod tests {
         };
         assert_eq!(text("up_to_date", None, None), "street 7");
         assert_eq!(text("fetching", Some(40), None), "street 7, fetching 8: 40 %");
+        assert_eq!(text("building", None, None), "street 7, building the engine of 8");
         assert_eq!(text("proving", None, None), "street 7, proving 8");
         assert_eq!(text("waiting", None, Some("at night")), "street 7, waits for 8: at night");
         assert_eq!(text("refused", None, Some("it is slow")), "street 7, version 8 is refused: it is slow");

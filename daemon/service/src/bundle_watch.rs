@@ -160,6 +160,7 @@ fn step_name(step: Step) -> &'static str {
         Step::Unreachable => "unreachable",
         Step::Waiting => "waiting",
         Step::Fetching => "fetching",
+        Step::Building => "building",
         Step::Proving => "proving",
         Step::Watching => "watching",
         Step::Refused => "refused",

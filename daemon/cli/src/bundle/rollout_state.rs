@@ -86,6 +86,7 @@ pub fn described(rollout: &Rollout) -> String {
         Step::Unreachable => "waits for its source, which is asked again later",
         Step::Waiting => "waits",
         Step::Fetching => "is being fetched",
+        Step::Building => "gets its engine built for this machine's GPU",
         Step::Proving if rollout.reason.is_some() => "waits",
         Step::Proving => "proves itself",
         Step::Watching => "is in use, and watched",

@@ -114,6 +114,7 @@ const STEPS = {
   unreachable: 'cannot look for them',
   waiting: 'waiting for',
   fetching: 'fetching',
+  building: 'building its engine',
   proving: 'proving',
   watching: 'in use, and watched',
   refused: 'refused',
