@@ -172,7 +172,8 @@ pub enum BundleError {
     },
     /// Another process is installing.
     #[error(
-        "another process is changing {0}: wait until it has ended; an installation takes as long as its model's proof"
+        "another process is changing {0}: wait until it has ended; an installation takes as long as its model's proof, and as the build of its engine; \
+         end it first if that cannot wait (`systemctl stop visiond-bundles`)"
     )]
     Busy(PathBuf),
     /// Another process follows the bundle.

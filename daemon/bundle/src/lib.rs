@@ -11,6 +11,7 @@
 //!
 //! No engine is loaded here: whether a model works is for the caller to prove.
 
+mod engine_build;
 mod error;
 mod fetch;
 mod files;
@@ -28,6 +29,7 @@ mod write;
 #[cfg(test)]
 mod tests;
 
+pub use engine_build::{EngineBuild, Fallback};
 pub use error::BundleError;
 pub use fetch::{FetchError, FetchLimits, fetch};
 pub use following::Following;

@@ -6,6 +6,8 @@ use std::path::{Component, Path};
 use serde::{Deserialize, Serialize};
 use toml::value::Datetime;
 
+use super::engine_build::EngineBuild;
+
 /// The format that this program reads and writes.
 const FORMAT: u32 = 1;
 
@@ -22,8 +24,14 @@ pub const MODEL: &str = "model";
 /// The name of the card, beside the model. Only the card itself may have it.
 pub const MODEL_CARD: &str = "model.toml";
 
+/// The name of the build record, beside a model that is an engine built on the device.
+pub(crate) const MODEL_RECORD: &str = "model.json";
+
+/// The folder of an engine that was built on the device, in an installed bundle.
+pub(crate) const BUILT: &str = "built";
+
 /// Names that files of a bundle may not have.
-const RESERVED: [&str; 3] = [super::MANIFEST, super::SIGNATURE, MODEL];
+const RESERVED: [&str; 5] = [super::MANIFEST, super::SIGNATURE, MODEL, MODEL_RECORD, BUILT];
 
 /// What a bundle is and holds.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -67,6 +75,16 @@ pub struct Manifest {
 pub struct BundleModel {
     /// An ONNX file or a TensorRT engine.
     pub file: String,
+    /// How a device with a GPU builds an engine of it, which it then uses instead.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub build: Option<EngineBuild>,
+}
+
+impl BundleModel {
+    /// Returns a model that is used as it is.
+    pub fn new(file: String) -> Self {
+        Self { file, build: None }
+    }
 }
 
 /// Pictures, what the model must detect in them, and how near it must come.
@@ -155,6 +173,13 @@ impl Manifest {
         self.files.iter().map(|file| file.bytes).fold(0, u64::saturating_add)
     }
 
+    /// Bytes of what an installation needs: all files, and an engine as large as the largest model that one is built of.
+    pub fn installed_bytes(&self) -> u64 {
+        let is_built = |path: &str| self.models.iter().any(|model| model.file == path && model.build.is_some());
+        let engine = self.files.iter().filter(|file| is_built(&file.path)).map(|file| file.bytes).max();
+        self.total_bytes().saturating_add(engine.unwrap_or(0))
+    }
+
     /// Whether this program is new enough for it.
     pub fn suits_this_visiond(&self) -> bool {
         let own = env!("CARGO_PKG_VERSION");
@@ -203,7 +228,10 @@ impl Manifest {
         if self.models.is_empty() {
             return Err("it must have a `[[model]]`".to_owned());
         }
+        let builds = self.models.iter().filter_map(|model| Some((model, model.build.as_ref()?)));
+        builds.clone().try_for_each(|(model, build)| build.validate(&model.file))?;
         let models = self.models.iter().map(|model| ("file", &model.file));
+        let models = models.chain(builds.flat_map(|(_, build)| build.files()));
         let card = self.card.iter().map(|card| ("card", card));
         let proof = self.proof.iter();
         let proof = proof

@@ -325,7 +325,7 @@ fn write_file(root: &Path, path: &Path, from: &mut dyn Read) -> Result<(), Copyi
 }
 
 /// Syncs a folder and those in it, so that the names of their files survive a power cut.
-fn sync_folders(folder: &Path) -> io::Result<()> {
+pub(crate) fn sync_folders(folder: &Path) -> io::Result<()> {
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
         if entry.file_type()?.is_dir() {

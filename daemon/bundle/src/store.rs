@@ -5,6 +5,8 @@
 //! street/7/manifest.toml, model.onnx, ...   version 7, as it was signed
 //! street/7/model -> model.onnx              the model of this machine
 //! street/7/model.toml -> card.toml          its card
+//! street/7/built/model.engine               the engine that was built of it on this machine: then `model` leads to it
+//! street/7/model.json -> built/...          and this to the record of the build
 //! street/current -> 7                       what `bundle = "street"` is
 //! street/previous -> 6                      what `visiond bundle rollback` goes back to
 //! street/newest                             the newest version that was ever installed
@@ -27,11 +29,11 @@ use rustix::fs::{FlockOperation, flock, statvfs};
 use visiond_ground::atomic_write::write_atomically;
 
 use super::error::BundleError;
-use super::files::{create_if_missing, remove_if_there};
+use super::files::{create_folder, create_if_missing, remove_if_there};
 use super::following::{FOLLOW, Following};
-use super::manifest::{MODEL, MODEL_CARD, Manifest, check_name};
+use super::manifest::{BUILT, MODEL, MODEL_CARD, MODEL_RECORD, Manifest, check_name};
 use super::owner;
-use super::read::Bundle;
+use super::read::{Bundle, sync_folders};
 use super::rollout::{ROLLOUT, Rollout};
 use super::signature::{Signer, TrustedKeys, signer};
 
@@ -45,6 +47,10 @@ const REFUSED: &str = "refused.toml";
 /// Where a bundle is unpacked and proven.
 const CANDIDATE: &str = "candidate";
 const LOCK: &str = ".lock";
+
+/// The engine that was built on this device, and the record of the build, which `visiond build` names after it.
+const ENGINE: &str = "model.engine";
+const ENGINE_RECORD: &str = "model.engine.json";
 
 /// Bytes to leave free on the disk.
 const RESERVE_BYTES: u64 = 64 << 20;
@@ -239,10 +245,41 @@ impl Store {
         }
         let folder = place.folder.join(CANDIDATE);
         place.clean()?;
-        check_space(&place.folder, manifest.total_bytes())?;
+        check_space(&place.folder, manifest.installed_bytes())?;
         // From here on, whatever happens, the folder is removed unless the candidate is accepted.
         let candidate = Candidate { manifest: manifest.clone(), signer, folder, place };
         bundle.unpack(&candidate.folder)?;
+        Ok(candidate)
+    }
+
+    /// Puts the current version beside itself, so that its model is chosen, and its engine built, once more: after an update of
+    /// TensorRT, say.
+    ///
+    /// # Errors
+    /// If none is installed, or its files or the folder cannot be used.
+    pub fn unpack_current(&self, name: &str) -> Result<Candidate, BundleError> {
+        // Before the lock, which makes the folder.
+        self.current(name)?;
+        let place = self.lock(name)?;
+        let Installed { manifest, folder: from, .. } = self.current(name)?;
+        let signature = from.join(super::SIGNATURE);
+        let text = fs::read_to_string(&signature).map_err(BundleError::io("read", &signature))?;
+        let signer = signer(&signature, &text)?;
+        let folder = place.folder.join(CANDIDATE);
+        place.clean()?;
+        check_space(&place.folder, manifest.installed_bytes() - manifest.total_bytes())?;
+        let candidate = Candidate { manifest, signer, folder, place };
+        let to = &candidate.folder;
+        create_folder(to).map_err(BundleError::io("create", to))?;
+        let files = candidate.manifest.files.iter().map(|file| file.path.as_str());
+        for name in files.chain([super::MANIFEST, super::SIGNATURE]) {
+            let (from, to) = (from.join(name), to.join(name));
+            let above = to.parent().unwrap_or(&candidate.folder);
+            fs::create_dir_all(above).map_err(BundleError::io("create", above))?;
+            // Nothing writes into a file of the store, so both versions may have the same.
+            fs::hard_link(&from, &to).map_err(BundleError::io("link", &from))?;
+        }
+        sync_folders(to).map_err(BundleError::io("sync", to))?;
         Ok(candidate)
     }
 
@@ -336,6 +373,55 @@ impl Candidate {
     /// # Errors
     /// If the folder cannot be written.
     pub fn choose(&self, model: &str) -> Result<PathBuf, BundleError> {
+        self.remove_engine()?;
+        self.link(model)
+    }
+
+    /// Makes the folder of an engine that is built of one of the models, in the place of any other, and returns the engine's path.
+    ///
+    /// # Errors
+    /// If the folder cannot be written.
+    pub fn prepare_engine(&self) -> Result<PathBuf, BundleError> {
+        self.remove_engine()?;
+        let folder = self.folder.join(BUILT);
+        create_folder(&folder).map_err(BundleError::io("create", &folder))?;
+        Ok(folder.join(ENGINE))
+    }
+
+    /// Chooses the engine that was built where [`Self::prepare_engine`] said, as [`Self::choose`] does a model of the manifest.
+    ///
+    /// # Errors
+    /// If the engine is not there, or the folder cannot be written.
+    pub fn choose_engine(&self) -> Result<PathBuf, BundleError> {
+        let folder = self.folder.join(BUILT);
+        let entries = fs::read_dir(&folder).map_err(BundleError::io("read", &folder))?;
+        for entry in entries {
+            let path = entry.map_err(BundleError::io("read", &folder))?.path();
+            // The service must read it, whatever the mask of the builder was.
+            let is_folder = path.is_dir();
+            let mode = fs::Permissions::from_mode(if is_folder { 0o755 } else { 0o644 });
+            let synced = fs::set_permissions(&path, mode).and_then(|()| File::open(&path)).and_then(|it| it.sync_all());
+            synced.map_err(BundleError::io("sync", &path))?;
+        }
+        sync_folders(&folder).map_err(BundleError::io("sync", &folder))?;
+        let record = self.folder.join(MODEL_RECORD);
+        remove_if_there(&record)?;
+        symlink(Path::new(BUILT).join(ENGINE_RECORD), &record).map_err(BundleError::io("create", &record))?;
+        self.link(&format!("{BUILT}/{ENGINE}"))
+    }
+
+    /// Removes an engine that was built here.
+    fn remove_engine(&self) -> Result<(), BundleError> {
+        remove_if_there(&self.folder.join(MODEL_RECORD))?;
+        let folder = self.folder.join(BUILT);
+        match fs::remove_dir_all(&folder) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(BundleError::io("remove", &folder)(error)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Links a model and its card under names that do not differ from version to version.
+    fn link(&self, model: &str) -> Result<PathBuf, BundleError> {
         let card = self.manifest.card.as_deref().filter(|card| *card != MODEL_CARD);
         for (name, file) in [(MODEL_CARD, card), (MODEL, Some(model))] {
             let Some(file) = file else { continue };

@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::io::{Cursor, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use proptest::prelude::*;
@@ -37,7 +38,7 @@ impl Desk {
 
     fn manifest(version: u64) -> Manifest {
         let mut manifest = Manifest::new("street".to_owned(), version);
-        manifest.models = vec![BundleModel { file: "model.onnx".to_owned() }];
+        manifest.models = vec![BundleModel::new("model.onnx".to_owned())];
         manifest.card = Some("card.toml".to_owned());
         manifest
     }
@@ -157,6 +158,45 @@ fn an_older_an_equal_and_a_refused_version_are_installed_only_on_demand() {
     assert_ne!(before, after);
     assert_eq!(desk.store().versions("street").unwrap().previous.unwrap().manifest.version, 7);
     assert!(!before.exists());
+}
+
+#[test]
+fn an_engine_that_was_built_here_lies_beside_its_version_until_it_is_built_again_or_another_model_is_chosen() {
+    let desk = Desk::new();
+    let candidate = desk.store().unpack(&desk.bundle(7), &desk.keys, false).unwrap();
+    // What the builder of a user with a strict mask leaves.
+    let build = |candidate: &Candidate, contents: &str| {
+        let engine = candidate.prepare_engine().unwrap();
+        for (path, contents) in [(engine.clone(), contents), (engine.with_extension("engine.json"), "{}")] {
+            fs::write(&path, contents).unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+        }
+        candidate.choose_engine().unwrap()
+    };
+    assert_eq!(fs::read_to_string(build(&candidate, "engine")).unwrap(), "engine");
+    let first = candidate.accept().unwrap().now;
+    assert_eq!(fs::read_link(first.model()).unwrap(), Path::new("built/model.engine"));
+    assert_eq!(fs::read_to_string(first.folder.join("model.json")).unwrap(), "{}");
+    let mode = first.model().metadata().unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o644, "the service reads it");
+    // Once more, of the same files.
+    let again = desk.store().unpack_current("street").unwrap();
+    assert_eq!((&again.manifest, &again.signer.comment), (&first.manifest, &"street 7".to_owned()));
+    build(&again, "newer");
+    assert_eq!(fs::read_to_string(first.model()).unwrap(), "engine", "until the new one is accepted");
+    let second = again.accept().unwrap().now;
+    assert_eq!((second.folder, second.manifest), (desk.path("models/street/7.2"), first.manifest));
+    assert_eq!(fs::read_to_string(desk.store().model("street")).unwrap(), "newer");
+    assert!(!first.folder.exists() && desk.store().versions("street").unwrap().previous.is_none());
+    // The model of the manifest instead.
+    let candidate = desk.store().unpack_current("street").unwrap();
+    build(&candidate, "of no use");
+    candidate.choose("model.onnx").unwrap();
+    let third = candidate.accept().unwrap().now.folder;
+    assert!(!third.join("built").exists() && fs::symlink_metadata(third.join("model.json")).is_err());
+    assert_eq!(fs::read(desk.store().model("street")).unwrap(), vec![7; 100_000]);
+    assert!(matches!(desk.store().unpack_current("none"), Err(BundleError::NotInstalled { .. })));
+    assert!(!desk.path("models/none").exists());
 }
 
 #[test]
@@ -355,6 +395,8 @@ fn what_a_manifest_may_not_say_is_named_with_its_key() {
     let start = "format = 1\nname = \"street\"\nversion = 7\n";
     let good = format!("{start}{model}{}", file("m.onnx"));
     Manifest::parse(&good).unwrap();
+    let built = |text: &str, keys: &str| text.replace("[[file]]", &format!("[model.build]\n{keys}\n[[file]]"));
+    Manifest::parse(&built(&good, "flags = [\"--fp16\", \"--shape=images=1x3x64x64\"]\nfallback = \"never\"")).unwrap();
     let cases = [
         (good.replace("format = 1", "format = 2"), "format 2 is none that visiond"),
         (good.replace("version = 7", "version = 0"), "`version` must be at least 1"),
@@ -371,6 +413,18 @@ fn what_a_manifest_may_not_say_is_named_with_its_key() {
         (format!("{good}[proof]\nreference = \"m.onnx\"\npictures = []\n"), "`pictures` must name at least one"),
         (format!("{good}[proof]\nreference = \"m.onnx\"\npictures = [\"m.onnx\"]\nmin_iou = 2.0\n"), "between 0 and 1"),
         (format!("{good}[proof]\nreference = \"m.onnx\"\npictures = [\"m.onnx\"]\nmin_iou = nan\n"), "between 0 and 1"),
+        (built(&good.replace("m.onnx", "m.engine"), ""), "`build` must be of an .onnx model"),
+        (
+            built(&good, "flags = [\"--fp16\", \"--tensorrt-library=x.so\"]"),
+            "flags of `visiond build` that shape the engine, not",
+        ),
+        (built(&good, "flags = [\"--fp16\", \"m\"]"), "shape the engine, not \"m\""),
+        (built(&good, "fallback = \"sometimes\""), "unknown variant"),
+        (built(&good, "timing_caches = [\"m.onnx\"]"), "`timing_caches` must have the names"),
+        (built(&good, "timing_caches = [\"t.timing\"]"), "`timing_caches` names \"t.timing\", which is not among"),
+        (built(&good, "calibration = [\"m.onnx\"]"), "`calibration` requires `--int8`"),
+        (built(&good, "flags = [\"--int8\"]\ncalibration = [\"m.onnx\"]"), "pictures of one folder"),
+        (built(&good, "flags = [\"--int8\"]\ncalibration = [\"a/1.jpg\", \"b/1.jpg\"]"), "pictures of one folder"),
     ];
     for (text, wanted) in cases {
         let error = Manifest::parse(&text).unwrap_err();
@@ -393,6 +447,8 @@ fn what_a_manifest_may_not_say_is_named_with_its_key() {
         "model",
         "model.toml/a",
         "manifest.toml",
+        "model.json",
+        "built/model.engine",
     ] {
         let error = Manifest::parse(&format!("{good}{}", file(path))).unwrap_err();
         assert!(

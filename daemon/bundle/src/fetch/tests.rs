@@ -180,7 +180,7 @@ fn a_published_bundle_is_fetched_and_older_ones_are_not_published() {
     let [_, secret] = generate_key(false).unwrap();
     let make = |name: &str, version, notes: &str| {
         let mut manifest = Manifest::new("street".to_owned(), version);
-        manifest.models = vec![BundleModel { file: "model.onnx".to_owned() }];
+        manifest.models = vec![BundleModel::new("model.onnx".to_owned())];
         manifest.notes = Some(notes.to_owned());
         write(&path(name), manifest, &vec![("model.onnx".to_owned(), path("model.onnx"))]).unwrap();
         path(name)

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use serde::Serialize;
-use visiond_bundle::{Bundle, Manifest};
+use visiond_bundle::{Bundle, EngineBuild, Fallback, Manifest};
 use visiond_system::exit::{Exit, ExitError};
 
 use super::failure::refuse;
@@ -81,6 +81,11 @@ fn text(report: &BundleReport) -> String {
     }
     let models: Vec<_> = manifest.models.iter().map(|model| model.file.as_str()).collect();
     out += &labelled("models", &models.join(", "));
+    for (model, build) in manifest.models.iter().filter_map(|model| Some((model, model.build.as_ref()?))) {
+        let flags: String = build.flags.iter().map(|flag| format!(" {flag}")).collect();
+        out +=
+            &labelled("built by", &format!("the device: visiond build {}{flags}{}", model.file, fallback_text(build)));
+    }
     out += &labelled("card", manifest.card.as_deref().unwrap_or("none: the model's own data"));
     let proof = manifest.proof.as_ref().map_or("none".to_owned(), |proof| {
         let limits = [
@@ -97,6 +102,15 @@ fn text(report: &BundleReport) -> String {
         out += &format!("  {:>12}  {}\n", file.bytes, file.path);
     }
     out
+}
+
+/// Returns when the ONNX model itself is used, for the end of a line.
+fn fallback_text(build: &EngineBuild) -> &'static str {
+    match build.fallback {
+        Fallback::WithoutGpu => "",
+        Fallback::Always => ", otherwise the ONNX model",
+        Fallback::Never => ", never without",
+    }
 }
 
 /// Verifies a bundle.

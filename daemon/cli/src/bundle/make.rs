@@ -3,12 +3,14 @@
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
+use clap::{Command, FromArgMatches as _};
 use toml::value::Datetime;
-use visiond_bundle::{BundleModel, Manifest, Proof, Sources, write};
+use visiond_bundle::{BundleModel, EngineBuild, Fallback, Manifest, Proof, Sources, write};
 use visiond_config::format_size;
 use visiond_system::exit::{Exit, ExitError};
 
 use super::failure::refuse;
+use crate::build;
 use crate::media_decoder::images_of;
 use crate::output::note;
 use crate::value_parsers::fraction;
@@ -43,6 +45,22 @@ pub struct Args {
     /// Another file that the model or its card needs, such as external data or a list of labels (repeatable)
     #[arg(long, value_name = "FILE")]
     with: Vec<PathBuf>,
+
+    /// Devices with a GPU build an engine of each .onnx model, with these flags of `visiond build`, such as '--fp16'; '' for none
+    #[arg(long, value_name = "FLAGS", allow_hyphen_values = true, value_parser = flags, help_heading = "Engine")]
+    build: Option<BuildFlags>,
+
+    /// Use the ONNX model itself: without-gpu, always (also if no engine can be built or loaded), or never [default: without-gpu]
+    #[arg(long, value_name = "WHEN", value_parser = fallback, requires = "build", help_heading = "Engine")]
+    fallback: Option<Fallback>,
+
+    /// Calibrate an INT8 engine with the pictures of this folder
+    #[arg(long, value_name = "FOLDER", requires = "build", help_heading = "Engine")]
+    calibrate: Option<PathBuf>,
+
+    /// Kernel timings that a device has measured, which make builds on others of its kind shorter (repeatable)
+    #[arg(long, value_name = "FILE", requires = "build", help_heading = "Engine")]
+    timing_cache: Vec<PathBuf>,
 
     /// Pictures of the proof, or folders of them (repeatable)
     #[arg(long, value_name = "PATH", requires = "reference", help_heading = "Proof")]
@@ -92,18 +110,60 @@ Examples:
   visiond bundle make yolo11n.onnx --name street --version 7
   visiond detect --json --model yolo11n.onnx pictures/* > expected.json
   visiond bundle make yolo11n.onnx --name street --version 7 \\
-    --pictures pictures --reference expected.json --max-latency-p99-ms 40";
+    --pictures pictures --reference expected.json --max-latency-p99-ms 40
+  visiond bundle make yolo11n.onnx --name street --version 8 --build '--fp16 --shape images=8x3x640x640'";
 
 fn version(text: &str) -> Result<u64, String> {
     text.parse().map_err(|_| "expected a whole number, such as 2".to_owned())
 }
 
+/// Flags of `visiond build`, a value after `=`.
+#[derive(Debug, Clone)]
+struct BuildFlags(Vec<String>);
+
+/// Parses flags as `visiond build` does, so that a device does not find the mistake.
+fn flags(text: &str) -> Result<BuildFlags, String> {
+    let command = <build::Args as clap::Args>::augment_args(Command::new("build").no_binary_name(true));
+    let words = std::iter::once("MODEL").chain(text.split_whitespace());
+    let matches = command.try_get_matches_from(words).and_then(|matches| build::Args::from_arg_matches(&matches));
+    matches.map_err(|error| {
+        let text = error.to_string();
+        text.lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned()
+    })?;
+    let mut flags: Vec<String> = Vec::new();
+    for word in text.split_whitespace() {
+        match flags.last_mut() {
+            Some(flag) if !word.starts_with('-') => {
+                flag.push('=');
+                flag.push_str(word);
+            }
+            _ => flags.push(word.to_owned()),
+        }
+    }
+    Ok(BuildFlags(flags))
+}
+
+fn fallback(text: &str) -> Result<Fallback, String> {
+    match text {
+        "without-gpu" => Ok(Fallback::WithoutGpu),
+        "always" => Ok(Fallback::Always),
+        "never" => Ok(Fallback::Never),
+        _ => Err("expected without-gpu, always or never".to_owned()),
+    }
+}
+
 /// Makes a bundle.
 pub fn run(args: Args) -> Result<Exit, ExitError> {
     let mut files = Files::default();
+    let build = engine_build(&args, &mut files)?;
     let mut manifest = Manifest::new(args.name, args.version);
     for model in &args.models {
-        manifest.models.push(BundleModel { file: files.add("", model)? });
+        let file = files.add("", model)?;
+        let build = build.clone().filter(|_| file.ends_with(".onnx"));
+        manifest.models.push(BundleModel { file, build });
+    }
+    if build.is_some() && manifest.models.iter().all(|model| model.build.is_none()) {
+        return Err(ExitError::new(Exit::Usage, "--build requires an .onnx model: name one, or leave out --build"));
     }
     let beside = args.models.first().map(|model| model.with_extension("toml")).filter(|path| path.is_file());
     if let Some(card) = args.card.or(beside) {
@@ -144,6 +204,19 @@ pub fn run(args: Args) -> Result<Exit, ExitError> {
     let (count, size) = (manifest.files.len(), format_size(manifest.total_bytes()));
     note(&format!("{}: {count} files, {size}; sign it with `visiond bundle sign`", out.display()));
     Ok(Exit::Success)
+}
+
+/// Returns how devices build engines, and adds the files for that.
+fn engine_build(args: &Args, files: &mut Files) -> Result<Option<EngineBuild>, ExitError> {
+    let Some(BuildFlags(flags)) = args.build.clone() else { return Ok(None) };
+    let mut build = EngineBuild { flags, fallback: args.fallback.unwrap_or_default(), ..EngineBuild::default() };
+    for picture in args.calibrate.as_deref().map(images_of).transpose()?.into_iter().flatten() {
+        build.calibration.push(files.add("calibration/", &picture)?);
+    }
+    for timings in &args.timing_cache {
+        build.timing_caches.push(files.add("timings/", timings)?);
+    }
+    Ok(Some(build))
 }
 
 /// The files of a bundle, by their paths in it.
