@@ -9,6 +9,7 @@ mod agreement;
 mod bad_input;
 mod brokers;
 mod build;
+mod built_bundles;
 mod bundles;
 mod by_hand;
 mod canary;

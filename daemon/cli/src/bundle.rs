@@ -1,12 +1,16 @@
 //! `visiond bundle`: makes, signs and installs bundles, which bring a model to devices with the proof that it works there.
 
+mod child;
+mod engine;
 mod failure;
 mod follow;
 mod inspect;
 mod install;
 mod keys;
 mod make;
+mod proof;
 mod publish;
+mod rebuild;
 mod reporter;
 mod rollout_state;
 mod trusted_keys;
@@ -46,6 +50,7 @@ enum BundleCommand {
     Inspect(inspect::Args),
     Verify(inspect::VerifyArgs),
     Install(install::Args),
+    Rebuild(rebuild::Args),
     List(versions::ListArgs),
     Rollback(versions::RollbackArgs),
     Publish(publish::Args),
@@ -72,6 +77,7 @@ pub fn run(args: Args) -> Result<Exit, ExitError> {
         BundleCommand::Inspect(args) => inspect::run(&args),
         BundleCommand::Verify(args) => inspect::verify(&args),
         BundleCommand::Install(args) => install::run(&args),
+        BundleCommand::Rebuild(args) => rebuild::run(&args),
         BundleCommand::List(args) => versions::list(&args),
         BundleCommand::Rollback(args) => versions::roll_back(&args),
         BundleCommand::Publish(args) => publish::run(&args),

@@ -54,6 +54,10 @@ pub struct Args {
     /// Print JSON instead of text
     #[arg(long)]
     pub json: bool,
+
+    /// Print whether there is a GPU that CUDA can use (used by the parent process)
+    #[arg(long, hide = true, conflicts_with_all = ["camera", "network", "discover"])]
+    has_gpu: bool,
 }
 
 const AFTER_HELP: &str = "\
@@ -134,6 +138,9 @@ pub fn run(args: Args) -> Result<Exit, ExitError> {
     }
     if args.discover {
         return discover::run(args.wait, args.json);
+    }
+    if args.has_gpu {
+        return gpu::print_whether_there_is_one();
     }
     let root = board::root();
     let mut engines = engines();

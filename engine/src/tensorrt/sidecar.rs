@@ -44,6 +44,9 @@ pub struct Sidecar {
     pub precision: String,
     /// The metadata that the exporter wrote into the model's file.
     pub metadata: BTreeMap<String, String>,
+    /// The command that builds the engine again, if it is another one than `visiond build` with these options.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rebuild: Option<String>,
 }
 
 /// The engine file that a sidecar describes.

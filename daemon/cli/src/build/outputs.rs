@@ -154,6 +154,7 @@ fn sidecar(built: &Built, args: &Args, took: Duration) -> Sidecar {
         profiles,
         precision: precision_text(built, args),
         metadata: built.onnx.metadata.clone(),
+        rebuild: None,
     }
 }
 

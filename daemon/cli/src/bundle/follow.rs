@@ -33,14 +33,15 @@ use self::fleet::{Fleet, FleetArgs, check_servers, random};
 use self::watch::{Before, FRAMES, Judge, Limits, Sample};
 use self::web_source::{WebSource, check_url};
 use super::failure::refuse;
-use super::install::{Failed, prove, warn_of_expiry};
+use super::install::{note_left, warn_of_expiry};
+use super::proof::{Failed, ProofArgs, prove};
 use super::reporter::Reporter;
 use super::rollout_state::State;
 use super::trusted_keys::KeyArgs;
 use super::versions::StoreArgs;
 use crate::client::{Client, DaemonAddress, DaemonArgs};
 use crate::output::{complain, note};
-use crate::value_parsers::{duration, load_timeout, size};
+use crate::value_parsers::{duration, size};
 use crate::wall_clock::unix_s;
 use crate::{check, reload};
 
@@ -84,9 +85,8 @@ pub struct Args {
     #[arg(long, value_name = "SIZE", value_parser = size)]
     max_rate: Option<u64>,
 
-    /// Give up on a model that takes longer than this to be loaded, or to be proven, from 1s to 1h
-    #[arg(long, value_name = "TIME", default_value = "10min", value_parser = load_timeout)]
-    timeout: Duration,
+    #[command(flatten)]
+    proof: ProofArgs,
 
     /// Read the daemon's address from this configuration [default: /etc/visiond/visiond.toml, otherwise ./visiond.toml]
     #[arg(long, value_name = "CONFIG")]
@@ -524,10 +524,7 @@ impl Follower<'_> {
         let watch = Watch { version: index.version, limits, ..Watch::default() };
         // Before the switch, so that a process that ends after it is continued.
         state.following.write(WATCH, Some(&watch)).map_err(refuse)?;
-        let switched = candidate.accept().map_err(refuse)?;
-        if let Some(error) = switched.left {
-            note(&format!("the next installation has to tidy up: {error}"));
-        }
+        note_left(&candidate.accept().map_err(refuse)?);
         self.switch(state, watch)
     }
 
@@ -547,7 +544,8 @@ impl Follower<'_> {
         let attempt = Attempt { sha256: index.sha256.clone(), begun: begun + 1 };
         state.following.write(ATTEMPT, Some(&attempt)).map_err(refuse)?;
         *self.proving.lock() = Some((state.name.to_owned(), before));
-        let proven = prove(candidate, self.args.timeout);
+        let at_step = |step| state.set(step, Some(index.version), Some(index.version), None);
+        let proven = prove(candidate, &self.args.proof, &at_step);
         if matches!(proven, Err(Failed::Other(_))) {
             // A service manager stops all processes of a service, and this one may be the last to get its signal.
             thread::sleep(POLL);

@@ -9,6 +9,9 @@ use visiond_kernels::auto_memory::{AutoMemory, FrameCost};
 use visiond_kernels::cuda::{Device, DeviceError};
 use visiond_kernels::nvdec::{self, Chroma, NvdecError, VideoCodec, VideoKind};
 use visiond_system::board::Board;
+use visiond_system::exit::{Exit, ExitError};
+
+use crate::output::print;
 
 /// The GPUs of this machine.
 #[derive(Debug, Serialize)]
@@ -22,6 +25,19 @@ pub struct Gpus {
     pub cuda: Option<String>,
     /// The usable GPUs.
     pub devices: Vec<ProbedGpu>,
+}
+
+/// Prints whether there is a GPU that CUDA can use, without measuring anything.
+///
+/// # Errors
+/// If there is a GPU, and it does not work.
+pub fn print_whether_there_is_one() -> Result<Exit, ExitError> {
+    match Device::count() {
+        Ok(count) => print(&format!("{}\n", count > 0))?,
+        Err(DeviceError::NoDriver { .. } | DeviceError::NoDevice) => print("false\n")?,
+        Err(error) => return Err(ExitError::new(Exit::Failure, error)),
+    }
+    Ok(Exit::Success)
 }
 
 /// A GPU.

@@ -7,6 +7,9 @@ use crate::tensorrt::sidecar::Sidecar;
 /// Returns the command that rebuilds the engine at `path`, with the model and the options of its sidecar if it has one.
 pub fn rebuild_command(path: &Path) -> String {
     let sidecar = Sidecar::of(path).ok().flatten();
+    if let Some(command) = sidecar.as_ref().and_then(|sidecar| sidecar.rebuild.clone()) {
+        return command;
+    }
     let by_name = || match path.extension() {
         // An engine that is named like an ONNX model: the location of its model is unknown.
         Some(extension) if extension == "onnx" => PathBuf::from("MODEL.onnx"),

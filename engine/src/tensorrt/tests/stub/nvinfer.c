@@ -4,7 +4,7 @@
 // An engine's file has 64 bytes of header, and then lines:
 //   tensor NAME MODE TYPE ON_HOST SIZES...      MODE 1: input, 2: output; -1: an open size
 //   limits NAME PROFILE WHICH SIZES...          WHICH 0: smallest, 1: best, 2: largest
-// or the one line `refuse REASON`. An output's open size is that of the first input's same axis. A run writes, to each element of
+// or the one line `refuse REASON`. The header has the version that built it, and no other runs it. An output's open size is that of the first input's same axis. A run writes, to each element of
 // each output, twice the element of the first input that has the same number, modulo its length.
 
 #include <stdint.h>
@@ -246,6 +246,12 @@ static struct object *deserialize(struct runtime *self, const char *plan, size_t
     char *text = strndup(plan + 64, length - 64), *rest = text;
     engine->vtable = engine_table;
     engine->profiles = 1;
+    if (plan[26] != VERSION % 100) {
+        report(self->recorder, "another version built the plan");
+        free(engine);
+        free(text);
+        return NULL;
+    }
     for (char *line; (line = strsep(&rest, "\n"));) {
         struct tensor *tensor = &engine->tensors[engine->count];
         int behind = 0, profile, which;
