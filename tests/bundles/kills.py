@@ -53,7 +53,8 @@ def main():
             card = (ROOT / "tests/vm/tiny.toml").read_text() + f"# version {version}\n" * 500 * version
             (desk / "tiny.toml").write_text(card)
             out = desk / f"street-{version}.visiond"
-            assert visiond(program, "make", desk / "tiny.onnx", "--name", "street", "--version", version, "-o", out) == 0
+            make = ("make", desk / "tiny.onnx", "--name", "street", "--version", version, "-o", out, "--build", "--fp16")
+            assert visiond(program, *make) == 0
             assert visiond(program, "sign", out, "--key", desk / "team.key") == 0
 
         def install(store, version, **options):
