@@ -73,7 +73,7 @@ impl Job {
             Some(exit) => Ok(Ended { exit, out, last_error }),
             None => {
                 let how = status.map_or("did not end".to_owned(), how_it_ended);
-                let message = format!("the process that was to {doing} the model {how}: see the error above");
+                let message = format!("the process that was to {doing} the model {how}: {last_error}");
                 Err(ExitError::new(Exit::Model, message))
             }
         }

@@ -137,7 +137,7 @@ fn latency_p99_ms(model: &Path, proof: Option<&Proof>, folder: &Path, timeout: D
     let p99_us = report.and_then(|report| report.pointer("/stages_us/total/p99").and_then(Value::as_f64));
     match p99_us {
         Some(p99_us) => Ok(p99_us / 1e3),
-        None => Err(ExitError::new(Exit::Model, "see the error above")),
+        None => Err(ExitError::new(Exit::Model, ended.last_error)),
     }
 }
 
@@ -163,6 +163,8 @@ fn compare(model: &Path, proof: &Proof, folder: &Path, timeout: Duration) -> Res
             let reason = "it detects something else than its reference in the bundle's pictures";
             Err(Failed::Proof(reason.to_owned(), "make a new version"))
         }
-        exit => Err(Failed::Other(ExitError::new(exit, "the model could not be proven: see the error above"))),
+        exit => {
+            Err(Failed::Other(ExitError::new(exit, format!("the model could not be proven: {}", ended.last_error))))
+        }
     }
 }
