@@ -47,7 +47,8 @@ pub struct Polygon {
 }
 
 impl Polygon {
-    /// Makes a polygon of its corners in order: in pixels of a frame of `frame_size`, otherwise in fractions of the frame.
+    /// Makes a polygon of its corners in order: in pixels of a frame of `frame_size`, otherwise in fractions of the frame. Corners in the
+    /// last column or row of pixels are moved by [`to_edges`].
     ///
     /// # Errors
     /// There are too few or too many points, one is outside the frame, or the edges cross or touch.
@@ -71,13 +72,14 @@ impl Polygon {
         if frame_size.is_some_and(|size| size != [1, 1]) && points.iter().flatten().all(|&number| number <= 1.0) {
             return Err(PolygonError::WithinOnePixel);
         }
-        let points: Vec<_> = points.iter().map(|&[x, y]| [x / f64::from(size[0]), y / f64::from(size[1])]).collect();
+        let mut moved = to_edges(points, frame_size);
+        let points: Vec<_> = points.iter().map(|point| fraction(*point, size)).collect();
         for (first, point) in points.iter().enumerate() {
             if let Some(more) = points[first + 1..].iter().position(|other| other == point) {
                 return Err(PolygonError::SamePoint(first + 1, first + more + 2));
             }
         }
-        let polygon = Self { points };
+        let mut polygon = Self { points };
         let edges: Vec<_> = polygon.edges().collect();
         for (i, &first) in edges.iter().enumerate() {
             for (j, &second) in edges.iter().enumerate().skip(i + 1) {
@@ -92,6 +94,14 @@ impl Polygon {
                     return Err(PolygonError::Crossing(i + 1, j + 1));
                 }
             }
+        }
+        // Two corners in one last pixel are one corner on the edge.
+        moved.dedup();
+        if moved.len() > *POINTS.start() && moved.first() == moved.last() {
+            moved.pop();
+        }
+        if moved.len() >= *POINTS.start() {
+            polygon.points = moved;
         }
         Ok(polygon)
     }
@@ -129,6 +139,27 @@ impl Polygon {
     pub fn contains(&self, [x, y]: [f64; 2]) -> bool {
         self.edges().filter(|&edge| crossing(edge, y).is_some_and(|at| x < at)).count() % 2 == 1
     }
+}
+
+/// Returns points as fractions of the frame. A point in the last column or row of pixels of `frame_size` is on the edge of the frame,
+/// because an area that is drawn up to the last pixel is meant to have it. Points that are all in that column or row stay where they
+/// are, so that a line along it remains on the frame.
+pub fn to_edges(points: &[[f64; 2]], frame_size: Option<[u32; 2]>) -> Vec<[f64; 2]> {
+    let size = frame_size.unwrap_or([1, 1]);
+    let mut fractions: Vec<_> = points.iter().map(|point| fraction(*point, size)).collect();
+    for (axis, side) in size.map(f64::from).into_iter().enumerate() {
+        let is_last = |point: &[f64; 2]| side > 1.0 && point[axis] >= side - 1.0;
+        if !points.iter().all(is_last) {
+            let last = fractions.iter_mut().zip(points).filter(|(_, point)| is_last(point));
+            last.for_each(|(fraction, _)| fraction[axis] = 1.0);
+        }
+    }
+    fractions
+}
+
+/// Returns a point of a frame of this size as fractions of it.
+fn fraction([x, y]: [f64; 2], size: [u32; 2]) -> [f64; 2] {
+    [x / f64::from(size[0]), y / f64::from(size[1])]
 }
 
 /// Returns where an edge crosses the line at `y`. The lower end belongs to the edge, the upper one to the next.
@@ -224,7 +255,8 @@ mod tests {
         let columns = |polygon: Polygon, width| polygon.pixels(width, 1).concat();
         for size in [49, 360, 451, 1080, 1920, 16384] {
             // `pixel / size * size` is often a little less or more than `pixel`.
-            for pixel in 1..size {
+            // Drawn in pixels, the last but one would reach the frame's edge.
+            for pixel in (1..size).filter(|pixel| *pixel != size - 2) {
                 let corners = [[0, 0], [1, 0], [1, 1], [0, 1]].map(|[x, y]| [f64::from(pixel + x), f64::from(y)]);
                 let decimals = corners.map(|[x, y]| [(x / f64::from(size) * 1e7).round() / 1e7, y]);
                 for column in [Polygon::new(&corners, Some([size, 1])), Polygon::new(&decimals, None)] {
@@ -240,6 +272,33 @@ mod tests {
         // A part of a pixel is still the whole pixel.
         let part = Polygon::new(&[[0.09998, 0.0], [0.2, 0.0], [0.2, 1.0], [0.09998, 1.0]], None).unwrap();
         assert_eq!(columns(part, 100), vec![9..20; 1]);
+    }
+
+    #[test]
+    fn a_polygon_that_is_drawn_up_to_the_last_pixel_reaches_the_edges_of_the_frame() {
+        let covered = |points: &[[f64; 2]], size: [u32; 2]| {
+            let rows = Polygon::new(points, Some(size)).unwrap().pixels(size[0], size[1]);
+            rows.into_iter().flatten().map(|span| span.len()).sum::<usize>()
+        };
+        for size in [[64, 48], [1279, 719], [1920, 1080]] {
+            let [right, bottom] = size.map(|side| f64::from(side - 1));
+            let all = [[0.0, 0.0], [right, 0.0], [right, bottom], [0.0, bottom]];
+            assert_eq!(covered(&all, size), (size[0] * size[1]) as usize, "{size:?}");
+            let last_row = [[0.0, bottom - 1.0], [right, bottom - 1.0], [right, bottom], [0.0, bottom]];
+            assert_eq!(covered(&last_row, size), (2 * size[0]) as usize, "{size:?}");
+            // Neither the last pixel but one, nor fractions are moved.
+            let before = all.map(|point| point.map(|at| (at - 1.0).max(0.0)));
+            assert_eq!(covered(&before, size), ((size[0] - 2) * (size[1] - 2)) as usize, "{size:?}");
+        }
+        let fractions = [[0.0, 0.0], [0.999, 0.0], [0.999, 1.0], [0.0, 1.0]];
+        assert_eq!(Polygon::new(&fractions, None).unwrap().points(), fractions);
+        // Corners that fall together on the edge are one.
+        let corner = [[0.0, 0.0], [639.2, 0.0], [640.0, 0.0], [640.0, 479.0], [639.5, 480.0]];
+        assert_eq!(Polygon::new(&corner, Some([640, 480])).unwrap().points(), [[0.0, 0.0], [1.0, 0.0], [1.0, 1.0]]);
+        let closing = [[639.5, 0.0], [0.0, 0.0], [0.0, 480.0], [640.0, 0.0]];
+        assert_eq!(Polygon::new(&closing, Some([640, 480])).unwrap().points(), [[1.0, 0.0], [0.0, 0.0], [0.0, 1.0]]);
+        let tiny = [[639.1, 479.1], [639.9, 479.2], [639.5, 479.9]];
+        assert_eq!(covered(&tiny, [640, 480]), 1);
     }
 
     #[test]

@@ -9,6 +9,7 @@ use visiond_config::types::{
     StoppedConfig, WrongWayConfig, ZoneConfig,
 };
 use visiond_events::{Belonging, Filter, Kind, Rule};
+use visiond_kernels::polygon;
 use visiond_pipeline::collector::{ActiveTime, PART, RuleSettings, Schedule};
 
 /// Returns the rules of a camera's lines and zones, whose times are of `time_zone`, otherwise of the system's.
@@ -128,18 +129,10 @@ fn in_fractions(points: &[[f64; 2]], frame_size: Option<[u32; 2]>) -> Vec<[f32; 
     points.iter().map(|[x, y]| [(x / width) as f32, (y / height) as f32]).collect()
 }
 
-/// Returns points as fractions of the frame. The last pixel of `frame_size` is the frame's edge, so that a zone that is drawn up to it has
-/// the boxes that the frame cuts off. A line along the last pixel stays there, because nothing crosses the edge.
+/// Returns points as fractions of the frame, with those in its last pixels on its edge: a zone that is drawn up to it has the boxes that the
+/// frame cuts off.
 fn to_edges(points: &[[f64; 2]], frame_size: Option<[u32; 2]>) -> Vec<[f32; 2]> {
-    let mut fractions = in_fractions(points, frame_size);
-    for (axis, side) in frame_size.unwrap_or_default().map(f64::from).into_iter().enumerate() {
-        let is_last = |point: &[f64; 2]| side > 1.0 && point[axis] >= side - 1.0;
-        if !points.iter().all(is_last) {
-            let last = fractions.iter_mut().zip(points).filter(|(_, point)| is_last(point));
-            last.for_each(|(fraction, _)| fraction[axis] = 1.0);
-        }
-    }
-    fractions
+    polygon::to_edges(points, frame_size).into_iter().map(|point| point.map(|at| at as f32)).collect()
 }
 
 /// The sizes of a filter are of the longer side.
