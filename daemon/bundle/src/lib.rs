@@ -11,6 +11,7 @@
 //!
 //! No engine is loaded here: whether a model works is for the caller to prove.
 
+mod chosen_model;
 mod engine_build;
 mod error;
 mod fetch;

@@ -24,14 +24,14 @@ pub const MODEL: &str = "model";
 /// The name of the card, beside the model. Only the card itself may have it.
 pub const MODEL_CARD: &str = "model.toml";
 
-/// The name of the build record, beside a model that is an engine built on the device.
-pub(crate) const MODEL_RECORD: &str = "model.json";
+/// The name of the sidecar of a model that is an engine, beside the model: the record of its build.
+pub const MODEL_SIDECAR: &str = "model.json";
 
 /// The folder of an engine that was built on the device, in an installed bundle.
 pub(crate) const BUILT: &str = "built";
 
 /// Names that files of a bundle may not have.
-const RESERVED: [&str; 5] = [super::MANIFEST, super::SIGNATURE, MODEL, MODEL_RECORD, BUILT];
+const RESERVED: [&str; 5] = [super::MANIFEST, super::SIGNATURE, MODEL, MODEL_SIDECAR, BUILT];
 
 /// What a bundle is and holds.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

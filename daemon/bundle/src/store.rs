@@ -5,8 +5,8 @@
 //! street/7/manifest.toml, model.onnx, ...   version 7, as it was signed
 //! street/7/model -> model.onnx              the model of this machine
 //! street/7/model.toml -> card.toml          its card
+//! street/7/model.json -> orin.engine.json   its sidecar, if it is an engine
 //! street/7/built/model.engine               the engine that was built of it on this machine: then `model` leads to it
-//! street/7/model.json -> built/...          and this to the record of the build
 //! street/current -> 7                       what `bundle = "street"` is
 //! street/previous -> 6                      what `visiond bundle rollback` goes back to
 //! street/newest                             the newest version that was ever installed
@@ -28,10 +28,11 @@ use std::time::SystemTime;
 use rustix::fs::{FlockOperation, flock, statvfs};
 use visiond_ground::atomic_write::write_atomically;
 
+use super::chosen_model::choose;
 use super::error::BundleError;
 use super::files::{create_folder, create_if_missing, remove_if_there};
 use super::following::{FOLLOW, Following};
-use super::manifest::{BUILT, MODEL, MODEL_CARD, MODEL_RECORD, Manifest, check_name};
+use super::manifest::{BUILT, MODEL, Manifest, check_name};
 use super::owner;
 use super::read::{Bundle, sync_folders};
 use super::rollout::{ROLLOUT, Rollout};
@@ -50,7 +51,6 @@ const LOCK: &str = ".lock";
 
 /// The engine that was built on this device, and the record of the build, which `visiond build` names after it.
 const ENGINE: &str = "model.engine";
-const ENGINE_RECORD: &str = "model.engine.json";
 
 /// Bytes to leave free on the disk.
 const RESERVE_BYTES: u64 = 64 << 20;
@@ -374,7 +374,8 @@ impl Candidate {
     /// If the folder cannot be written.
     pub fn choose(&self, model: &str) -> Result<PathBuf, BundleError> {
         self.remove_engine()?;
-        self.link(model)
+        let sidecar = format!("{model}.json");
+        self.link(model, self.manifest.files.iter().any(|file| file.path == sidecar))
     }
 
     /// Makes the folder of an engine that is built of one of the models, in the place of any other, and returns the engine's path.
@@ -404,15 +405,11 @@ impl Candidate {
             synced.map_err(BundleError::io("sync", &path))?;
         }
         sync_folders(&folder).map_err(BundleError::io("sync", &folder))?;
-        let record = self.folder.join(MODEL_RECORD);
-        remove_if_there(&record)?;
-        symlink(Path::new(BUILT).join(ENGINE_RECORD), &record).map_err(BundleError::io("create", &record))?;
-        self.link(&format!("{BUILT}/{ENGINE}"))
+        self.link(&format!("{BUILT}/{ENGINE}"), true)
     }
 
     /// Removes an engine that was built here.
     fn remove_engine(&self) -> Result<(), BundleError> {
-        remove_if_there(&self.folder.join(MODEL_RECORD))?;
         let folder = self.folder.join(BUILT);
         match fs::remove_dir_all(&folder) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(BundleError::io("remove", &folder)(error)),
@@ -420,17 +417,8 @@ impl Candidate {
         }
     }
 
-    /// Links a model and its card under names that do not differ from version to version.
-    fn link(&self, model: &str) -> Result<PathBuf, BundleError> {
-        let card = self.manifest.card.as_deref().filter(|card| *card != MODEL_CARD);
-        for (name, file) in [(MODEL_CARD, card), (MODEL, Some(model))] {
-            let Some(file) = file else { continue };
-            let link = self.folder.join(name);
-            remove_if_there(&link)?;
-            symlink(file, &link).map_err(BundleError::io("create", &link))?;
-        }
-        File::open(&self.folder).and_then(|it| it.sync_all()).map_err(BundleError::io("sync", &self.folder))?;
-        Ok(self.folder.join(MODEL))
+    fn link(&self, model: &str, has_sidecar: bool) -> Result<PathBuf, BundleError> {
+        choose(&self.folder, self.manifest.card.as_deref(), model, has_sidecar)
     }
 
     /// Makes it the current version, once a model is chosen, and keeps the current one as the previous; older ones are removed.

@@ -119,6 +119,42 @@ fn a_bundle_is_made_signed_and_installed_with_its_model_and_card_under_lasting_n
 }
 
 #[test]
+fn the_sidecar_of_an_engine_lies_beside_it_under_a_lasting_name_and_goes_with_it() {
+    let desk = Desk::new();
+    for name in ["orin.engine", "xavier.engine"] {
+        fs::write(desk.path(name), name).unwrap();
+        fs::write(desk.path(&format!("{name}.json")), format!("of {name}")).unwrap();
+    }
+    let names = ["orin.engine", "orin.engine.json", "xavier.engine", "xavier.engine.json", "model.onnx"];
+    let sources = names.map(|name| (name.to_owned(), desk.path(name))).into();
+    let mut manifest = Manifest::new("street".to_owned(), 7);
+    manifest.models = [0, 2, 4].map(|at: usize| BundleModel { file: names[at].to_owned() }).into();
+    let out = desk.path("street-7.visiond");
+    write(&out, manifest, &sources).unwrap();
+    sign(&out, &desk.secret).unwrap();
+    let candidate = desk.store().unpack(&out, &desk.keys, false).unwrap();
+    for engine in ["orin.engine", "xavier.engine"] {
+        let model = candidate.choose(engine).unwrap();
+        assert_eq!(fs::read_to_string(&model).unwrap(), engine);
+        assert_eq!(fs::read_to_string(model.with_extension("json")).unwrap(), format!("of {engine}"));
+    }
+    // Another model has none.
+    let model = candidate.choose("model.onnx").unwrap();
+    assert!(!model.with_extension("json").is_symlink());
+    candidate.choose("orin.engine").unwrap();
+    candidate.accept().unwrap();
+    let model = desk.store().model("street");
+    assert_eq!(fs::read_to_string(model.with_extension("json")).unwrap(), "of orin.engine");
+    // A file of that name would be in the way.
+    let sources =
+        vec![("model.onnx".to_owned(), desk.path("model.onnx")), ("model.json".to_owned(), desk.path("model.onnx"))];
+    let mut manifest = Manifest::new("street".to_owned(), 8);
+    manifest.models = vec![BundleModel { file: "model.onnx".to_owned() }];
+    let error = write(&out, manifest, &sources).unwrap_err();
+    assert!(error.to_string().contains("\"model.json\" is a name that visiond uses itself"), "{error}");
+}
+
+#[test]
 fn the_same_files_give_the_same_bundle() {
     let desk = Desk::new();
     let [a, b] = ["a", "b"].map(|name| desk.path(name));

@@ -9,6 +9,8 @@ use visiond_bundle::{BundleModel, EngineBuild, Fallback, Manifest, Proof, Source
 use visiond_config::format_size;
 use visiond_system::exit::{Exit, ExitError};
 
+use visiond_engine::tensorrt::plan::is_plan_file;
+use visiond_engine::tensorrt::sidecar::Sidecar;
 use super::failure::refuse;
 use crate::build;
 use crate::media_decoder::images_of;
@@ -178,6 +180,10 @@ pub fn run(args: Args) -> Result<Exit, ExitError> {
             pictures: Vec::new(),
             min_iou: args.min_iou,
             max_score_difference: args.max_score_difference,
+        let sidecar = Sidecar::path_of(model);
+        if is_plan_file(model) && sidecar.is_file() {
+            files.add("", &sidecar)?;
+        }
             max_outside: args.max_outside,
             max_latency_p99_ms: args.max_latency_p99_ms,
         };
