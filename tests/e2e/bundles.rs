@@ -9,6 +9,7 @@ use visiond_tests::web::Place;
 use visiond_tests::{Daemon, assert_no_panic, json_lines, picture, root, run, stderr};
 
 use crate::documents::assert_valid;
+use crate::engines::plan;
 
 const MODEL: i32 = 4;
 const INPUT: i32 = 5;
@@ -48,8 +49,8 @@ impl Desk {
         output
     }
 
-    /// Makes and signs a bundle of the network, whose proof is what it detects in two pictures.
-    pub fn make(&self, version: &str, more: &[&str]) {
+    /// Writes what the network detects in two pictures, unless there is a reference, and returns the pictures.
+    fn reference(&self) -> [PathBuf; 2] {
         let pictures = ["astronaut", "coffee"].map(|name| picture(&format!("{name}.png")));
         if !self.path("expected.json").exists() {
             let detected =
@@ -59,9 +60,15 @@ impl Desk {
             assert_eq!(json_lines(&detected.stdout).len(), 2);
             fs::write(self.path("expected.json"), detected.stdout).unwrap();
         }
+        pictures
+    }
+
+    /// Makes and signs a bundle of the network, whose proof is what it detects in two pictures. Devices find out what is wrong with it.
+    pub fn make(&self, version: &str, more: &[&str]) {
+        let pictures = self.reference();
         let out = format!("DIR/street-{version}.visiond");
         let mut args = vec!["make", "DIR/tiny.onnx", "--name", "street", "--version", version, "-o", &out];
-        args.extend(["--reference", "DIR/expected.json"]);
+        args.extend(["--no-proof", "--reference", "DIR/expected.json"]);
         for picture in &pictures {
             args.extend(["--pictures", picture.to_str().unwrap()]);
         }
@@ -209,16 +216,72 @@ fn of_several_models_the_first_that_can_be_loaded_is_used() {
     fs::write(desk.path("orin.engine"), "no engine").unwrap();
     let out = "DIR/street-5.visiond";
     let card = ["--card", "DIR/tiny.toml", "--expires", "2020-01-01"];
-    desk.succeed(
+    let made = desk.succeed(
         &[&["make", "DIR/orin.engine", "DIR/tiny.onnx", "--name", "street", "--version", "5", "-o", out], &card[..]]
             .concat(),
     );
+    assert!(stderr(&made).contains("orin.engine cannot be used on this machine, and is packed"), "{}", stderr(&made));
     desk.succeed(&["sign", out, "--key", "DIR/team.key"]);
     let output = desk.install("5", &[]);
     assert!(output.status.success(), "{}", stderr(&output));
     assert!(stderr(&output).contains("street 5 expired on 2020-01-01: ask its maker"), "{}", stderr(&output));
     assert!(stderr(&output).contains("it can be loaded, which is all that is known"), "{}", stderr(&output));
     assert_eq!(fs::read_link(desk.path("models/street/current/model")).unwrap(), Path::new("tiny.onnx"));
+}
+
+#[test]
+fn a_bundle_is_made_only_if_its_models_detect_what_the_reference_has() {
+    let desk = Desk::new();
+    let pictures = desk.reference();
+    let make = |models: &[&str], more: &[&str]| {
+        let mut args = vec!["make"];
+        args.extend(models);
+        args.extend(["--name", "street", "--version", "1", "-o", "DIR/street-1.visiond", "--reference"]);
+        args.extend(["DIR/expected.json", "--card", "DIR/tiny.toml"]);
+        args.extend(pictures.iter().flat_map(|picture| ["--pictures", picture.to_str().unwrap()]));
+        desk.bundle(&[&args, more].concat())
+    };
+    let made = || fs::read_dir(desk.path("")).unwrap().map(|it| it.unwrap().file_name().into_string().unwrap());
+    let bundles = || made().filter(|name| name.contains("street")).collect::<Vec<_>>();
+    let right = fs::read(desk.path("expected.json")).unwrap();
+    let wrong = r#"{"image_id": "coffee.png", "category_id": 3, "bbox": [0, 0, 90, 90], "score": 0.9}"#;
+    fs::write(desk.path("expected.json"), wrong).unwrap();
+    let differs = make(&["DIR/tiny.onnx"], &[]);
+    refused(&differs, DIFFERS, "no bundle is made, because tiny.onnx differs: it detects something else");
+    let figures = String::from_utf8(differs.stdout).unwrap();
+    assert!(figures.contains("only in the reference") || figures.contains("outside"), "{figures}");
+    fs::write(desk.path("expected.json"), right).unwrap();
+    // Every model that can be loaded is tried, not only the first.
+    fs::write(desk.path("orin.engine"), "no engine").unwrap();
+    let alone = make(&["DIR/orin.engine"], &[]);
+    refused(&alone, MODEL, "this machine can use none of its models: ");
+    assert!(stderr(&alone).contains("for models of other machines, use --no-proof"), "{}", stderr(&alone));
+    assert_eq!(bundles(), Vec::<String>::new(), "nothing is left of a bundle that has not proven itself");
+    let newer = make(&["DIR/tiny.onnx"], &["--minimum-visiond", "99.0"]);
+    refused(&newer, MODEL, "street 1 needs visiond 99.0 or newer");
+    let slow = make(&["DIR/orin.engine", "DIR/tiny.onnx"], &["--max-latency-p99-ms", "0.0001"]);
+    assert!(slow.status.success(), "{}", stderr(&slow));
+    let words = "a device that takes more than 0.0001 ms refuses the bundle";
+    assert!(stderr(&slow).contains(words), "{}", stderr(&slow));
+    assert_eq!(bundles(), ["street-1.visiond"]);
+    fs::remove_file(desk.path("street-1.visiond")).unwrap();
+    assert!(make(&["DIR/orin.engine"], &["--no-proof"]).status.success());
+    assert_eq!(bundles(), ["street-1.visiond"]);
+}
+
+#[test]
+fn the_sidecar_of_an_engine_is_packed_with_it() {
+    let desk = Desk::new();
+    fs::write(desk.path("orin.engine"), plan([1, 5, 0, 0], 0)).unwrap();
+    for name in ["orin.engine.json", "tiny.onnx.json"] {
+        fs::write(desk.path(name), "{}").unwrap();
+    }
+    let args = ["DIR/orin.engine", "DIR/tiny.onnx", "--card", "DIR/tiny.toml", "--name", "street", "--version", "1"];
+    desk.succeed(&[&["make", "-o", "DIR/street-1.visiond", "--no-proof"], &args[..]].concat());
+    let inspected = desk.succeed(&["inspect", "--json", "DIR/street-1.visiond"]);
+    let inspected: serde_json::Value = serde_json::from_slice(&inspected.stdout).unwrap();
+    let files = inspected["manifest"]["file"].as_array().unwrap().iter().map(|file| file["path"].as_str().unwrap());
+    assert_eq!(files.collect::<Vec<_>>(), ["orin.engine", "orin.engine.json", "tiny.onnx", "tiny.toml"]);
 }
 
 #[test]

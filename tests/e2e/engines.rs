@@ -11,7 +11,7 @@ use visiond_tests::{assert_no_panic, model, picture, root, visiond};
 const MODEL: i32 = 4;
 
 /// The header of a plan of TensorRT for RTX: version, GPUs, size.
-fn plan(version: [u8; 4], gpus: u64) -> Vec<u8> {
+pub fn plan(version: [u8; 4], gpus: u64) -> Vec<u8> {
     let mut plan = vec![0x5a; 4096];
     plan[..4].copy_from_slice(b"vtrt");
     plan[4..8].fill(0);

@@ -25,6 +25,7 @@ pub mod rollout;
 mod signature;
 mod source;
 pub mod store;
+mod trial;
 mod write;
 
 #[cfg(test)]
@@ -43,6 +44,7 @@ pub use write::{Sources, generate_key, sign, write};
 
 /// The manifest's name in the archive.
 const MANIFEST: &str = "manifest.toml";
+pub use trial::Trial;
 
 /// The name of its signature.
 const SIGNATURE: &str = "manifest.toml.minisig";

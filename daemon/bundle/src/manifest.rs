@@ -186,6 +186,12 @@ impl Manifest {
         self.minimum_visiond.as_deref().is_none_or(|least| numbers(own) >= numbers(least))
     }
 
+    /// Whether a model has a sidecar `MODEL.json` in the bundle.
+    pub(crate) fn has_sidecar(&self, model: &str) -> bool {
+        let sidecar = format!("{model}.json");
+        self.files.iter().any(|file| file.path == sidecar)
+    }
+
     /// Checks what the types leave open.
     pub(crate) fn validate(&self) -> Result<(), String> {
         check_name(&self.name)?;

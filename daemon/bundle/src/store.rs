@@ -374,8 +374,7 @@ impl Candidate {
     /// If the folder cannot be written.
     pub fn choose(&self, model: &str) -> Result<PathBuf, BundleError> {
         self.remove_engine()?;
-        let sidecar = format!("{model}.json");
-        self.link(model, self.manifest.files.iter().any(|file| file.path == sidecar))
+        self.link(model, self.manifest.has_sidecar(model))
     }
 
     /// Makes the folder of an engine that is built of one of the models, in the place of any other, and returns the engine's path.

@@ -53,7 +53,7 @@ impl Job {
             Filled::Ended(bytes) => read = bytes,
             Filled::Full => {}
             Filled::Stopped => {
-                return Err(ExitError::new(Exit::Failure, "stopped, the version in use stays; run it again"));
+                return Err(ExitError::new(Exit::Failure, "stopped, and nothing has changed; run it again"));
             }
             Filled::TimedOut => {
                 let seconds = timeout.as_secs();

@@ -1,26 +1,29 @@
 //! `visiond bundle make`.
 
 use std::ffi::OsStr;
+use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use clap::{Command, FromArgMatches as _};
 use toml::value::Datetime;
-use visiond_bundle::{BundleModel, EngineBuild, Fallback, Manifest, Proof, Sources, write};
+use visiond_bundle::{BundleError, BundleModel, EngineBuild, Fallback, Manifest, Proof, Sources, Trial, write};
 use visiond_config::format_size;
-use visiond_system::exit::{Exit, ExitError};
-
 use visiond_engine::tensorrt::plan::is_plan_file;
 use visiond_engine::tensorrt::sidecar::Sidecar;
+use visiond_system::exit::{Exit, ExitError};
+
 use super::failure::refuse;
+use super::proof::{Failed, compare, latency_p99_ms};
 use crate::build;
 use crate::media_decoder::images_of;
 use crate::output::note;
-use crate::value_parsers::fraction;
+use crate::value_parsers::{fraction, load_timeout};
 
-/// Pack a model into a bundle
+/// Pack a model into a bundle, and let it prove itself on this machine
 ///
 /// The bundle has the model, its card, and pictures with what the model must detect in them. A device that installs it runs
-/// the model on these pictures first.
+/// the model on these pictures first, and so does this command.
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct Args {
@@ -88,6 +91,14 @@ pub struct Args {
     #[arg(long, value_name = "MS", requires = "reference", help_heading = "Proof")]
     max_latency_p99_ms: Option<f64>,
 
+    /// Do not try the bundle on this machine, which may have no GPU for its engines
+    #[arg(long, help_heading = "Proof")]
+    no_proof: bool,
+
+    /// Give up on a model that takes longer than this to be loaded, or to be proven, from 1s to 1h
+    #[arg(long, value_name = "TIME", default_value = "10min", value_parser = load_timeout, help_heading = "Proof")]
+    timeout: Duration,
+
     /// Oldest visiond that can use the model, such as 0.6.0
     #[arg(long, value_name = "VERSION")]
     minimum_visiond: Option<String>,
@@ -107,6 +118,9 @@ pub struct Args {
 
 const AFTER_HELP: &str = "\
 Without pictures, a device installs the model if it can be loaded there.
+
+Each model of the bundle that this machine can load must detect what the reference has, and one must be loadable. The status is 8
+if one differs: then no bundle is written.
 
 Examples:
   visiond bundle make yolo11n.onnx --name street --version 7
@@ -161,6 +175,10 @@ pub fn run(args: Args) -> Result<Exit, ExitError> {
     let mut manifest = Manifest::new(args.name, args.version);
     for model in &args.models {
         let file = files.add("", model)?;
+        let sidecar = Sidecar::path_of(model);
+        if is_plan_file(model) && sidecar.is_file() {
+            files.add("", &sidecar)?;
+        }
         let build = build.clone().filter(|_| file.ends_with(".onnx"));
         manifest.models.push(BundleModel { file, build });
     }
@@ -180,10 +198,6 @@ pub fn run(args: Args) -> Result<Exit, ExitError> {
             pictures: Vec::new(),
             min_iou: args.min_iou,
             max_score_difference: args.max_score_difference,
-        let sidecar = Sidecar::path_of(model);
-        if is_plan_file(model) && sidecar.is_file() {
-            files.add("", &sidecar)?;
-        }
             max_outside: args.max_outside,
             max_latency_p99_ms: args.max_latency_p99_ms,
         };
@@ -206,7 +220,11 @@ pub fn run(args: Args) -> Result<Exit, ExitError> {
         let message = format!("{} exists: delete it, or choose another name with -o", out.display());
         return Err(ExitError::new(Exit::Output, message));
     }
-    let manifest = write(&out, manifest, &files.0).map_err(refuse)?;
+    let manifest = if args.no_proof {
+        write(&out, manifest, &files.0).map_err(refuse)?
+    } else {
+        write_proven(&out, manifest, &files.0, args.timeout)?
+    };
     let (count, size) = (manifest.files.len(), format_size(manifest.total_bytes()));
     note(&format!("{}: {count} files, {size}; sign it with `visiond bundle sign`", out.display()));
     Ok(Exit::Success)
@@ -223,6 +241,66 @@ fn engine_build(args: &Args, files: &mut Files) -> Result<Option<EngineBuild>, E
         build.timing_caches.push(files.add("timings/", timings)?);
     }
     Ok(Some(build))
+}
+
+/// Writes a bundle under another name, and gives it its own once it has proven itself.
+fn write_proven(out: &Path, manifest: Manifest, files: &Sources, timeout: Duration) -> Result<Manifest, ExitError> {
+    let name = out.file_name().unwrap_or_default().to_string_lossy();
+    let unproven = out.with_file_name(format!(".{name}.{}.unproven", std::process::id()));
+    let written = (|| {
+        let manifest = write(&unproven, manifest, files).map_err(refuse)?;
+        prove(&unproven, timeout)?;
+        let renamed = fs::rename(&unproven, out);
+        renamed.map_err(|error| refuse(BundleError::Io { action: "write", path: out.to_owned(), error }))?;
+        Ok(manifest)
+    })();
+    // Gone where all went well.
+    let _ = fs::remove_file(&unproven);
+    written
+}
+
+/// Runs each model of a bundle that this machine can load, as devices do that can load no model before it.
+fn prove(bundle: &Path, timeout: Duration) -> Result<(), ExitError> {
+    let trial = Trial::unpack(bundle).map_err(refuse)?;
+    let proof = trial.manifest.proof.as_ref();
+    let (mut proven, mut last) = (0, None);
+    for model in &trial.manifest.models {
+        let (path, name) = (trial.choose(&model.file).map_err(refuse)?, &model.file);
+        let p99_ms = match latency_p99_ms(&path, proof, &trial.folder, timeout) {
+            Ok(p99_ms) => p99_ms,
+            Err(error) => {
+                note(&format!("{name} cannot be used on this machine, and is packed without proof"));
+                last = Some(error);
+                continue;
+            }
+        };
+        proven += 1;
+        let Some(proof) = proof else { continue };
+        // The limit is for devices.
+        if let Some(limit_ms) = proof.max_latency_p99_ms.filter(|limit_ms| p99_ms > *limit_ms) {
+            note(&format!(
+                "{name}: p99 of a frame is {p99_ms:.1} ms here; a device that takes more than {limit_ms} ms refuses the bundle"
+            ));
+        }
+        match compare(&path, proof, &trial.folder, timeout) {
+            Ok(()) => {}
+            Err(Failed::Proof(reason, _)) => {
+                let message = format!(
+                    "no bundle is made, because {name} differs: {reason}; make the reference again, or correct the model, its card or the limits"
+                );
+                return Err(ExitError::new(Exit::Differs, message));
+            }
+            Err(Failed::Other(error)) => return Err(error),
+        }
+    }
+    if proven > 0 {
+        return Ok(());
+    }
+    let reason = last.map(|error| error.message).unwrap_or_default();
+    let message = format!(
+        "no bundle is made, because this machine can use none of its models: {reason}; for models of other machines, use --no-proof"
+    );
+    Err(ExitError::new(Exit::Model, message))
 }
 
 /// The files of a bundle, by their paths in it.

@@ -123,7 +123,7 @@ fn load(
 }
 
 /// Runs the model on some frames, and returns the 99th percentile of their times.
-fn latency_p99_ms(model: &Path, proof: Option<&Proof>, folder: &Path, timeout: Duration) -> Result<f64, ExitError> {
+pub fn latency_p99_ms(model: &Path, proof: Option<&Proof>, folder: &Path, timeout: Duration) -> Result<f64, ExitError> {
     let mut command = this_program()?;
     command.args(["bench", "--json", "--model"]).arg(model);
     if let Some(first) = proof.and_then(|proof| proof.pictures.first()) {
@@ -142,7 +142,7 @@ fn latency_p99_ms(model: &Path, proof: Option<&Proof>, folder: &Path, timeout: D
 }
 
 /// Compares what the model detects in the proof's pictures with what it must detect. The report goes to standard output.
-fn compare(model: &Path, proof: &Proof, folder: &Path, timeout: Duration) -> Result<(), Failed> {
+pub fn compare(model: &Path, proof: &Proof, folder: &Path, timeout: Duration) -> Result<(), Failed> {
     let mut command = this_program()?;
     command.args(["verify", "--reference"]).arg(folder.join(&proof.reference)).arg(model);
     command.args(proof.pictures.iter().map(|picture| folder.join(picture)));
@@ -156,7 +156,8 @@ fn compare(model: &Path, proof: &Proof, folder: &Path, timeout: Duration) -> Res
         }
     }
     let ended = Job { doing: "prove", remedy: "allow more with --timeout", timeout }.finish(command)?;
-    print(&String::from_utf8_lossy(&ended.out))?;
+    // The folder is removed or renamed afterwards.
+    print(&String::from_utf8_lossy(&ended.out).replace(&format!("{}/", folder.display()), ""))?;
     match ended.exit {
         Exit::Success => Ok(()),
         Exit::Differs => {
