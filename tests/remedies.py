@@ -46,6 +46,7 @@ PASSED_ON = re.compile(
 # Reasons that only occur in a text that begins like this and has the remedy. (File, beginning of the reason, of the text.)
 PUT_INTO = [
     ("daemon/bundle/src/index.rs", "", "{path} is no index of bundles: {reason}; publish"),
+    ("daemon/bundle/src/key_list.rs", "", "{path} is no valid list of keys: {reason}; correct"),
     ("daemon/bundle/src/manifest.rs", "", "the manifest of {path} is invalid: {reason}; make"),
     ("daemon/bundle/src/read.rs", "", "{path} is damaged: {reason}; copy it again"),
     ("daemon/capture/src/rtsp/datagram_ports.rs", "no even port is free", "cannot open UDP ports: {error}"),

@@ -35,6 +35,7 @@ mod hostile_models;
 mod http;
 mod http_cameras;
 mod http_commands;
+mod key_lists;
 mod late_rows;
 mod leaving;
 mod limits;

@@ -48,6 +48,18 @@ pub enum BundleError {
         /// The key's number, as minisign shows it.
         id: String,
     },
+    /// The key was trusted once.
+    #[error(
+        "{path} is signed by the key {id} of {name}, which is revoked: ask its maker for a bundle that another key has signed"
+    )]
+    Revoked {
+        /// The bundle.
+        path: PathBuf,
+        /// The key's number, as minisign shows it.
+        id: String,
+        /// Whose key it was.
+        name: String,
+    },
     /// The manifest has changed after it was signed.
     #[error(
         "the signature of {path} does not fit its manifest: somebody has changed the bundle; ask its maker for it again"

@@ -179,13 +179,7 @@ impl Index {
 pub fn publish(bundle: &Path, folder: &Path, again: bool) -> Result<Published, BundleError> {
     let (name, version) = check(bundle)?;
     let folder = folder.join(&name);
-    // From the outermost that is missing.
-    let missing: Vec<_> =
-        folder.ancestors().take_while(|it| !it.as_os_str().is_empty() && !it.is_dir()).map(Path::to_owned).collect();
-    for folder in missing.into_iter().rev() {
-        fs::create_dir(&folder).map_err(BundleError::io("create", &folder))?;
-        open_to_readers(&folder, 0o755);
-    }
+    create_published(&folder)?;
     let path = folder.join(INDEX);
     let before = match fs::read(&path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => None,
@@ -222,6 +216,18 @@ pub fn publish(bundle: &Path, folder: &Path, again: bool) -> Result<Published, B
     // Gone where all went well.
     let _ = fs::remove_file(&copied);
     published
+}
+
+/// Makes a folder for what is published, with those above it.
+pub(crate) fn create_published(folder: &Path) -> Result<(), BundleError> {
+    // From the outermost that is missing.
+    let missing: Vec<_> =
+        folder.ancestors().take_while(|it| !it.as_os_str().is_empty() && !it.is_dir()).map(Path::to_owned).collect();
+    for folder in missing.into_iter().rev() {
+        fs::create_dir(&folder).map_err(BundleError::io("create", &folder))?;
+        open_to_readers(&folder, 0o755);
+    }
+    Ok(())
 }
 
 /// Lets every user read what was published, whatever the mask of this process is: a web server runs as a user of its own.

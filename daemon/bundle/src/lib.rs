@@ -18,6 +18,7 @@ mod fetch;
 mod files;
 mod following;
 mod index;
+mod key_list;
 mod manifest;
 pub mod owner;
 mod read;
@@ -36,15 +37,18 @@ pub use error::BundleError;
 pub use fetch::{FetchError, FetchLimits, fetch};
 pub use following::Following;
 pub use index::{Index, PART_BYTES, Published, check_followed, publish};
+pub use key_list::{
+    KEY_LIST, KeyList, KeyListError, KeysUpdated, ListedKey, SignedKeyList, publish_key_list, sign_key_list,
+};
 pub use manifest::{BundleFile, BundleModel, Manifest, Proof};
 pub use read::Bundle;
 pub use signature::{Signer, TrustedKeys};
 pub use source::{BundleSource, FolderSource, Piece, SourceError, Take};
+pub use trial::Trial;
 pub use write::{Sources, generate_key, sign, write};
 
 /// The manifest's name in the archive.
 const MANIFEST: &str = "manifest.toml";
-pub use trial::Trial;
 
 /// The name of its signature.
 const SIGNATURE: &str = "manifest.toml.minisig";

@@ -53,16 +53,20 @@ pub fn sign(path: &Path, secret_key: &str) -> Result<(), BundleError> {
     let bundle = Bundle::open(path)?;
     bundle.check_files()?;
     let manifest = bundle.manifest();
-    let key = read_key(secret_key)?;
-    // A damaged key is noticed by signatures that do not fit its other half.
-    let public = PublicKey::from_secret_key(&key).map_err(refuse_key)?;
     let comment = format!("{} {}", manifest.name, manifest.version);
-    let signature = minisign::sign(Some(&public), &key, Cursor::new(bundle.text().as_bytes()), Some(&comment), None)
-        .map_err(refuse_key)?;
-    let signature = signature.into_string();
+    let signature = sign_text(secret_key, bundle.text().as_bytes(), &comment)?;
     write_archive(path, bundle.text(), Some(&signature), |archive| {
         bundle.each_file(|file, from| append(archive, &file.path, file.bytes, from))
     })
+}
+
+/// Signs a text with a secret key of minisign, and returns the signature as minisign writes it.
+pub(crate) fn sign_text(secret_key: &str, text: &[u8], comment: &str) -> Result<String, BundleError> {
+    let key = read_key(secret_key)?;
+    // A damaged key is noticed by signatures that do not fit its other half.
+    let public = PublicKey::from_secret_key(&key).map_err(refuse_key)?;
+    let signature = minisign::sign(Some(&public), &key, Cursor::new(text), Some(comment), None).map_err(refuse_key)?;
+    Ok(signature.into_string())
 }
 
 /// Makes a key pair: the texts of the public key's file and of the secret key's. `encrypted` asks for a password at the terminal.

@@ -1,8 +1,8 @@
-//! The exit status of each error of a bundle.
+//! The exit status of each error of a bundle, or of a list of keys.
 
 use std::io::ErrorKind;
 
-use visiond_bundle::BundleError;
+use visiond_bundle::{BundleError, KeyListError};
 use visiond_system::exit::{Exit, ExitError};
 
 /// Returns the exit of an error of a bundle.
@@ -23,6 +23,7 @@ pub fn refuse(error: BundleError) -> ExitError {
         BundleError::NotABundle(_) | BundleError::Damaged { .. } | BundleError::Manifest { .. } => Exit::Input,
         BundleError::Unsigned(_)
         | BundleError::Untrusted { .. }
+        | BundleError::Revoked { .. }
         | BundleError::Forged { .. }
         | BundleError::Signature { .. }
         | BundleError::TooOld { .. }
@@ -35,6 +36,21 @@ pub fn refuse(error: BundleError) -> ExitError {
         | BundleError::NotInstalled { .. }
         | BundleError::Busy(_)
         | BundleError::Followed(_) => Exit::Failure,
+    };
+    ExitError::new(exit, error)
+}
+
+/// Returns the exit of an error of a list of keys.
+pub fn refuse_key_list(error: KeyListError) -> ExitError {
+    let exit = match error {
+        KeyListError::Files(error) => return refuse(error),
+        KeyListError::Source(_) => Exit::Input,
+        KeyListError::Invalid { .. } => Exit::Config,
+        KeyListError::TooFewSignatures { .. }
+        | KeyListError::Changed { .. }
+        | KeyListError::NotNewer { .. }
+        | KeyListError::Unrevoked { .. }
+        | KeyListError::TooFarAhead { .. } => Exit::Model,
     };
     ExitError::new(exit, error)
 }

@@ -20,7 +20,8 @@ use signal_hook::low_level::emulate_default_handler;
 use visiond_bundle::rollout::{Rollout, Step};
 use visiond_bundle::store::{Candidate, Store, Versions};
 use visiond_bundle::{
-    Bundle, BundleError, BundleSource, FetchError, FetchLimits, FolderSource, Following, Index, check_followed, fetch,
+    Bundle, BundleError, BundleSource, FetchError, FetchLimits, FolderSource, Following, Index, KeysUpdated,
+    check_followed, fetch,
 };
 use visiond_config::parse_duration;
 use visiond_config::units::format_duration;
@@ -32,7 +33,7 @@ use visiond_web::status::report::StatusReport;
 use self::fleet::{Fleet, FleetArgs, check_servers, random};
 use self::watch::{Before, FRAMES, Judge, Limits, Sample};
 use self::web_source::{WebSource, check_url};
-use super::failure::refuse;
+use super::failure::{refuse, refuse_key_list};
 use super::install::{note_left, warn_of_expiry};
 use super::proof::{Failed, ProofArgs, prove};
 use super::reporter::Reporter;
@@ -209,7 +210,7 @@ pub fn run(args: &Args) -> Result<Exit, ExitError> {
     let proving = Mutex::new(None);
     let mut signals = Signals::new([SIGTERM, SIGINT]).map_err(ExitError::system)?;
     let handle = signals.handle();
-    let follower = Follower { args, store, origin, shown, proving: &proving };
+    let follower = Follower { args, store, origin, shown, proving: &proving, said_of_keys: String::new() };
     thread::scope(|scope| {
         scope.spawn(|| {
             for signal in &mut signals {
@@ -274,13 +275,15 @@ struct Follower<'a> {
     shown: String,
     /// The name of the bundle that is proven, and its attempts before.
     proving: &'a Mutex<Option<(String, Option<Attempt>)>>,
+    /// Why the list of keys stays, as it was said last.
+    said_of_keys: String,
 }
 
 impl Follower<'_> {
     /// Follows until it is stopped, or once.
     fn run(mut self, followed: &[(String, Following)]) -> Exit {
         loop {
-            let (mut exit, mut is_unfinished) = (Exit::Success, false);
+            let (mut exit, mut is_unfinished) = (self.update_keys(), false);
             for (name, following) in followed {
                 let outcome = self.follow(name, following).unwrap_or_else(|error| {
                     complain(&format!("{name}: {}", error.message));
@@ -308,6 +311,35 @@ impl Follower<'_> {
                 Origin::Fleet(fleet) => fleet.rest(pause),
             }
         }
+    }
+
+    /// Takes over the newest list of keys of the source. A list that is refused keeps no bundle of the installed one's keys away.
+    fn update_keys(&mut self) -> Exit {
+        // A fleet has no lists.
+        let Origin::Source(source) = &mut self.origin else { return Exit::Success };
+        // Keys that are named take the place of any list.
+        if self.args.keys.are_named() {
+            return Exit::Success;
+        }
+        let refused = match self.store.update_key_list(source.as_mut()) {
+            Ok(KeysUpdated { list, refused }) => {
+                if let Some(list) = list {
+                    note(&format!("version {} of the list of keys is installed", list.version));
+                }
+                refused
+            }
+            Err(error) => Some(error),
+        };
+        let Some(error) = refused.map(refuse_key_list) else {
+            self.said_of_keys.clear();
+            return Exit::Success;
+        };
+        // Not again in every turn.
+        if self.said_of_keys != error.message {
+            complain(&format!("the list of keys stays: {}", error.message));
+            self.said_of_keys = error.message;
+        }
+        error.exit
     }
 
     /// Does what is to be done about one bundle now.
@@ -459,7 +491,7 @@ impl Follower<'_> {
             state.set(Step::Proving, version, version, Some(error.message));
             error.exit
         };
-        let keys = match self.args.keys.read() {
+        let keys = match self.args.keys.read(&self.store) {
             Ok(keys) => keys,
             // Keys may be installed later.
             Err(error) => return Ok(wait(error)),

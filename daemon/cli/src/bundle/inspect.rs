@@ -3,20 +3,28 @@
 use std::path::PathBuf;
 
 use serde::Serialize;
-use visiond_bundle::{Bundle, EngineBuild, Fallback, Manifest};
+use visiond_bundle::{Bundle, EngineBuild, Fallback, KeyList, Manifest, SignedKeyList};
 use visiond_system::exit::{Exit, ExitError};
 
-use super::failure::refuse;
+use super::failure::{refuse, refuse_key_list};
 use super::trusted_keys::KeyArgs;
+use super::versions::StoreArgs;
 use crate::output::{labelled, print, print_report};
 
-/// Show what is in a bundle, whoever made it
+/// Show what is in a bundle or a list of keys, whoever made it
 #[derive(Debug, clap::Args)]
 #[command(after_help = INSPECT_HELP)]
 pub struct Args {
-    /// Bundle
+    /// Bundle; with --keys, a list of keys
     #[arg(value_name = "BUNDLE")]
     bundle: PathBuf,
+
+    /// Show a list of keys, and which keys of the installed list, or otherwise of its own, have signed it
+    #[arg(long)]
+    keys: bool,
+
+    #[command(flatten)]
+    store: StoreArgs,
 
     /// Print JSON instead of text
     #[arg(long)]
@@ -24,11 +32,13 @@ pub struct Args {
 }
 
 const INSPECT_HELP: &str = "\
-Nothing is verified: see `visiond bundle verify`.
+Nothing of a bundle is verified: see `visiond bundle verify`.
 
 Examples:
   visiond bundle inspect street-7.visiond
-  visiond bundle inspect --json street-7.visiond | jq .manifest.version";
+  visiond bundle inspect --json street-7.visiond | jq .manifest.version
+  visiond bundle inspect --keys keys.toml
+  visiond bundle inspect --keys /var/lib/visiond-models/keys.toml";
 
 /// Check the signature and every file of a bundle, and write nothing
 #[derive(Debug, clap::Args)]
@@ -40,6 +50,9 @@ pub struct VerifyArgs {
 
     #[command(flatten)]
     keys: KeyArgs,
+
+    #[command(flatten)]
+    store: StoreArgs,
 }
 
 const VERIFY_HELP: &str = "\
@@ -55,12 +68,48 @@ struct BundleReport {
     signed_by: Option<String>,
 }
 
-/// Shows what is in a bundle.
+/// A list of keys as `--json` prints it.
+#[derive(Debug, Serialize)]
+struct KeyListReport {
+    list: KeyList,
+    /// The version of the list whose keys must sign it: the installed one, if this one is newer, otherwise itself.
+    judged_by: u64,
+    /// The names of its keys that have.
+    signed_by: Vec<String>,
+    /// How many must.
+    needed: usize,
+}
+
+/// Shows what is in a bundle or a list of keys.
 pub fn run(args: &Args) -> Result<Exit, ExitError> {
+    if args.keys {
+        let signed = SignedKeyList::open(&args.bundle).map_err(refuse_key_list)?;
+        let list = signed.list().clone();
+        let installed = args.store.open().key_list().map_err(refuse_key_list)?;
+        let judge = installed.filter(|installed| installed.version < list.version).unwrap_or_else(|| list.clone());
+        let signed_by = signed.signed_by(&judge).map_err(refuse_key_list)?.into_iter().map(str::to_owned).collect();
+        let report = KeyListReport { list, judged_by: judge.version, signed_by, needed: judge.threshold };
+        return print_report(args.json, &report, text_of_keys);
+    }
     let bundle = Bundle::open(&args.bundle).map_err(refuse)?;
     let signed_by = bundle.claimed_signer().map_err(refuse)?.map(|signer| signer.id);
     let report = BundleReport { manifest: bundle.manifest().clone(), signed_by };
     print_report(args.json, &report, text)
+}
+
+fn text_of_keys(report: &KeyListReport) -> String {
+    let KeyListReport { list, judged_by, signed_by, needed } = report;
+    let mut out = labelled("list of keys", &format!("version {}", list.version));
+    out += &labelled("next list", &format!("signed by {} of these {} keys", list.threshold, list.keys.len()));
+    let names = if signed_by.is_empty() { "nobody".to_owned() } else { signed_by.join(", ") };
+    let counted = format!("{names}: {} of the {needed} that version {judged_by} demands", signed_by.len());
+    out += &labelled("signed by", &counted);
+    for (mark, keys) in [("", &list.keys), ("  revoked", &list.revoked)] {
+        for key in keys {
+            out += &format!("  {}  {}{mark}\n", key.id(), key.name);
+        }
+    }
+    out
 }
 
 fn text(report: &BundleReport) -> String {
@@ -115,7 +164,7 @@ fn fallback_text(build: &EngineBuild) -> &'static str {
 
 /// Verifies a bundle.
 pub fn verify(args: &VerifyArgs) -> Result<Exit, ExitError> {
-    let keys = args.keys.read()?;
+    let keys = args.keys.read(&args.store.open())?;
     let (bundle, signer) = Bundle::open_trusted(&args.bundle, &keys).map_err(refuse)?;
     bundle.check_files().map_err(refuse)?;
     let manifest = bundle.manifest();

@@ -10,7 +10,7 @@ use visiond_bundle::{BundleError, Manifest};
 use visiond_system::exit::{Exit, ExitError};
 
 use super::engine::note_building;
-use super::failure::refuse;
+use super::failure::{refuse, refuse_key_list};
 use super::proof::{Failed, ProofArgs, prove};
 use super::trusted_keys::KeyArgs;
 use super::versions::StoreArgs;
@@ -22,9 +22,13 @@ use crate::output::note;
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct Args {
-    /// Bundle
+    /// Bundle; with --keys, a list of keys
     #[arg(value_name = "BUNDLE")]
     bundle: PathBuf,
+
+    /// Install a list of keys: the first one, or one that is signed by enough keys of the one before
+    #[arg(id = "list", long = "keys", conflicts_with_all = ["keys", "again", "timeout"])]
+    is_key_list: bool,
 
     #[command(flatten)]
     keys: KeyArgs,
@@ -49,12 +53,21 @@ In the configuration: bundle = \"NAME\"
 
 Examples:
   sudo visiond bundle install street-7.visiond && sudo visiond reload
-  visiond bundle install street-7.visiond --key team.pub --store /tmp/models";
+  visiond bundle install street-7.visiond --key team.pub --store /tmp/models
+  sudo visiond bundle install --keys keys.toml";
 
-/// Installs a bundle.
+/// Installs a bundle or a list of keys.
 pub fn run(args: &Args) -> Result<Exit, ExitError> {
-    let keys = args.keys.read()?;
     let store = args.store.open();
+    if args.is_key_list {
+        let list = store.install_key_list(&args.bundle).map_err(refuse_key_list)?;
+        let (version, count, threshold) = (list.version, list.keys.len(), list.threshold);
+        note(&format!(
+            "version {version} of the list of keys is installed: bundles of its {count} keys are trusted, and {threshold} of them change the list"
+        ));
+        return Ok(Exit::Success);
+    }
+    let keys = args.keys.read(&store)?;
     let candidate = match store.unpack(&args.bundle, &keys, args.again) {
         Err(BundleError::Installed { name, version }) => {
             note(&format!("{name} {version} is already installed"));

@@ -5,10 +5,10 @@ use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use visiond_bundle::{Bundle, generate_key, sign as sign_bundle};
+use visiond_bundle::{Bundle, generate_key, sign as sign_bundle, sign_key_list};
 use visiond_system::exit::{Exit, ExitError};
 
-use super::failure::refuse;
+use super::failure::{refuse, refuse_key_list};
 use super::trusted_keys::read_text;
 use crate::output::{note, print};
 
@@ -34,24 +34,31 @@ Examples:
   visiond bundle keys team
   sudo install -D -m 644 team.pub /etc/visiond-keys/team.pub     on each device";
 
-/// Sign a bundle
+/// Sign a bundle, or a list of keys
 #[derive(Debug, clap::Args)]
 #[command(after_help = SIGN_HELP)]
 pub struct SignArgs {
-    /// Bundle to sign; a signature that it has is replaced
+    /// Bundle to sign; a signature that it has is replaced. With --keys, a list of keys; signatures of other keys stay
     #[arg(value_name = "BUNDLE")]
     bundle: PathBuf,
 
     /// Secret key, of `visiond bundle keys` or of minisign
     #[arg(short, long, value_name = "FILE")]
     key: PathBuf,
+
+    /// Sign a list of keys: the signature is added to LIST.minisig
+    #[arg(long)]
+    keys: bool,
 }
 
 const SIGN_HELP: &str = "\
 The signature covers the manifest, which has the SHA-256 of every file. A key with a password asks for it at the terminal.
 
+A list of keys must be signed by as many keys of the list before as that one demands; docs/bundles.md shows how lists are made.
+
 Examples:
-  visiond bundle sign street-7.visiond --key team.key";
+  visiond bundle sign street-7.visiond --key team.key
+  visiond bundle sign --keys keys.toml --key anna.key";
 
 /// Makes a pair of keys.
 pub fn make_keys(args: &KeysArgs) -> Result<Exit, ExitError> {
@@ -79,9 +86,14 @@ pub fn make_keys(args: &KeysArgs) -> Result<Exit, ExitError> {
     Ok(Exit::Success)
 }
 
-/// Signs a bundle.
+/// Signs a bundle or a list of keys.
 pub fn sign(args: &SignArgs) -> Result<Exit, ExitError> {
     let key = read_text(&args.key)?;
+    if args.keys {
+        let id = sign_key_list(&args.bundle, &key).map_err(refuse_key_list)?;
+        note(&format!("signed the list of keys {} with the key {id}", args.bundle.display()));
+        return Ok(Exit::Success);
+    }
     sign_bundle(&args.bundle, &key).map_err(refuse)?;
     let bundle = Bundle::open(&args.bundle).map_err(refuse)?;
     let (manifest, signer) = (bundle.manifest(), bundle.claimed_signer().map_err(refuse)?);

@@ -1,13 +1,14 @@
-//! Public keys: those of the folder, and of the command line.
+//! Public keys: those of the command line, of the list of keys, or of the folder.
 
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
+use visiond_bundle::store::Store;
 use visiond_bundle::{TrustedKeys, owner};
 use visiond_system::exit::{Exit, ExitError};
 use visiond_system::regular_file;
 
-use super::failure::refuse;
+use super::failure::{refuse, refuse_key_list};
 
 /// The folder whose files `*.pub` are trusted.
 ///
@@ -17,14 +18,26 @@ const KEYS: &str = "/etc/visiond-keys";
 /// Whose bundles are trusted.
 #[derive(Debug, clap::Args)]
 pub struct KeyArgs {
-    /// Trust this public key of minisign, or the one in this file, instead of those in /etc/visiond-keys (repeatable)
+    /// Trust this public key of minisign, or the one in this file, instead of the list of keys or those in /etc/visiond-keys (repeatable)
     #[arg(short, long = "key", value_name = "KEY")]
     keys: Vec<String>,
 }
 
 impl KeyArgs {
-    /// Reads the keys that are named, otherwise those of the folder.
-    pub fn read(&self) -> Result<TrustedKeys, ExitError> {
+    /// Whether keys are named.
+    pub fn are_named(&self) -> bool {
+        !self.keys.is_empty()
+    }
+
+    /// Reads the keys that are named, otherwise those of the store's list of keys, otherwise, without a list, those of the folder. A key
+    /// that the list has revoked is none of them.
+    pub fn read(&self, store: &Store) -> Result<TrustedKeys, ExitError> {
+        let list = store.key_list().map_err(refuse_key_list)?;
+        if let Some(list) = &list
+            && self.keys.is_empty()
+        {
+            return Ok(list.trusted());
+        }
         let mut texts = Vec::new();
         for key in &self.keys {
             // A key is 56 letters, digits and `+/=`; no path is likely to be one.
@@ -37,7 +50,11 @@ impl KeyArgs {
                 texts.push(read_key(&path)?);
             }
         }
-        TrustedKeys::parse(texts.iter().map(String::as_str)).map_err(refuse)
+        let keys = TrustedKeys::parse(texts.iter().map(String::as_str)).map_err(refuse)?;
+        Ok(match list {
+            Some(list) => list.without_revoked(keys),
+            None => keys,
+        })
     }
 }
 
