@@ -5,8 +5,8 @@
 
 Version 1 is installed. Then version 2 is, by hand or by `follow`, or version 1 is gone back to, and the process is killed at the first use of each such
 call, at the second, and so on until it ends by itself. After each kill the current model must be version 1 or version 2, every
-byte of it, and the same command must succeed. Needs strace. It does not cut the power: what a disk makes of calls that were not
-synced is not tested.
+byte of it, and the same command must succeed. Needs strace. What a disk makes of calls that were not synced
+is tested by power_cuts.py.
 """
 
 import hashlib
