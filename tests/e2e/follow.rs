@@ -20,12 +20,12 @@ const INPUT: i32 = 5;
 const OUTPUT: i32 = 6;
 
 impl Desk {
-    fn publish(&self, version: &str) {
+    pub fn publish(&self, version: &str) {
         self.succeed(&["publish", &format!("DIR/street-{version}.visiond"), "DIR/published"]);
     }
 
     /// Starts to follow with these arguments besides those that every test has.
-    fn following(&self, source: &str, more: &[&str]) -> Command {
+    pub fn following(&self, source: &str, more: &[&str]) -> Command {
         let mut follow = command();
         let folder = self.path("");
         let folder = folder.to_str().unwrap().trim_end_matches('/');
@@ -36,19 +36,19 @@ impl Desk {
     }
 
     /// Follows once, from the folder where this desk publishes, without a daemon.
-    fn follow_from(&self, source: &str, more: &[&str]) -> Output {
+    pub fn follow_from(&self, source: &str, more: &[&str]) -> Output {
         let nowhere = format!("unix:{}", self.path("no.sock").display());
         self.following(source, &[&["--once", "--url", &nowhere], more].concat()).output().unwrap()
     }
 
     /// Follows once, with this daemon.
-    fn follow(&self, daemon: &Daemon, more: &[&str]) -> Output {
+    pub fn follow(&self, daemon: &Daemon, more: &[&str]) -> Output {
         let url = format!("unix:{}", daemon.path("http.sock").display());
         self.following("DIR/published", &[&["--once", "--url", &url], more].concat()).output().unwrap()
     }
 
     /// The state of the rollout: the step, and the reason.
-    fn state(&self) -> (String, String) {
+    pub fn state(&self) -> (String, String) {
         let text = fs::read_to_string(self.path("models/street/rollout.toml")).unwrap_or_default();
         let value = |key: &str| {
             let line = text.lines().find_map(|line| line.strip_prefix(&format!("{key} = ")));
@@ -58,7 +58,7 @@ impl Desk {
     }
 
     /// Installs version 1, and starts a daemon that uses it.
-    fn start(&self) -> Daemon {
+    pub fn start(&self) -> Daemon {
         self.make("1", &[]);
         assert!(self.install("1", &[]).status.success());
         let mut daemon = self.daemon();
@@ -66,7 +66,7 @@ impl Desk {
         daemon
     }
 
-    fn daemon(&self) -> Daemon {
+    pub fn daemon(&self) -> Daemon {
         Daemon::start(&CONFIG.replace("STORE", self.path("models").to_str().unwrap()))
     }
 
@@ -79,7 +79,7 @@ impl Desk {
     }
 }
 
-fn labels(daemon: &Daemon) -> String {
+pub fn labels(daemon: &Daemon) -> String {
     daemon.messages("out.jsonl").last().map(|message| message["detections"].to_string()).unwrap_or_default()
 }
 
@@ -538,7 +538,7 @@ fn a_service_asks_for_what_has_changed_alone() {
     assert_eq!((files, desk.versions()), (1, [Some(1), None]));
 }
 
-struct Killed(Child);
+pub struct Killed(pub Child);
 
 impl Drop for Killed {
     fn drop(&mut self) {

@@ -30,6 +30,7 @@ mod events;
 mod exports;
 mod fleet;
 mod follow;
+mod follow_stops;
 mod hostile_broker;
 mod hostile_models;
 mod http;
