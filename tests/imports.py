@@ -18,7 +18,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 
 # The crates of the workspace that these may use, and what these must not.
-MAY_USE = {"ground": set(), "rtsp": set(), "events": set(), "kernels": {"ground"}, "system": {"ground"}, "nats": {"system"}, "engine": {"ground", "kernels"}}
+MAY_USE = {"ground": set(), "rtsp": set(), "events": set(), "kernels": {"ground"}, "system": {"ground"}, "nats": {"system"}, "fleet": {"bundle"}, "engine": {"ground", "kernels"}}
 MUST_NOT_USE = {"annotate": {"engine"}, "capture": {"engine"}}
 
 NAME = re.compile(r"(?:r#)?[A-Za-z_]\w*")

@@ -23,9 +23,9 @@ from messages import DOCUMENT, FOREIGN, ROOT, messages, spaced
 
 # Verbs that begin a remedy.
 VERBS = """
-    add allow ask build change check chmod choose clear close compare configure connect convert cool copy correct create delete
+    add allow ask begin build change check chmod choose clear close compare configure connect convert cool copy correct create delete
     download end export finish free generate give install keep leave let link lower make mend mount move name open pass plug
-    point print publish put quantise raise read rebuild record reinstall remove rename renew repair report restart run save see send set
+    point print publish push put quantise raise read rebuild record reinstall remove rename renew repair report restart run save see send set
     shorten sign start stop switch train try update use wait write
 """.split()
 # Other forms that name the expected value.
@@ -47,6 +47,7 @@ PASSED_ON = re.compile(
 PUT_INTO = [
     ("daemon/bundle/src/index.rs", "", "{path} is no index of bundles: {reason}; publish"),
     ("daemon/bundle/src/key_list.rs", "", "{path} is no valid list of keys: {reason}; correct"),
+    ("daemon/fleet/src/desired.rs", "", "{key} is not a record of visiond: {reason}; write"),
     ("daemon/bundle/src/manifest.rs", "", "the manifest of {path} is invalid: {reason}; make"),
     ("daemon/bundle/src/read.rs", "", "{path} is damaged: {reason}; copy it again"),
     ("daemon/capture/src/rtsp/datagram_ports.rs", "no even port is free", "cannot open UDP ports: {error}"),
@@ -133,6 +134,9 @@ NO_REMEDY = {
         ("daemon/publish/src/mqtt/connect.rs", "is not a broker's URL"),
         ("daemon/nats/src/connect.rs", "is not a broker's URL"),
         ("daemon/nats/src/connect.rs", "cannot write CONNECT as JSON"),
+        ("daemon/nats/src/client.rs", "there is no connection"),
+        ("daemon/nats/src/client.rs", "it was closed"),
+        ("daemon/nats/src/client.rs", "the server says"),
         ("daemon/publish/src/nats.rs", "there is no connection"),
         ("daemon/system/src/child_process.rs", "no pipe for standard"),
         ("daemon/system/src/child_process.rs", "the thread that starts programs has ended"),

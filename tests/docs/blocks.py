@@ -40,8 +40,8 @@ SETTINGS = [
     (r"\bBROKER\b", "127.0.0.1"),
     (r"192\.168\.1\.10\b", "127.0.0.1"),
 ]
-# A server that the rest of its document needs: it is ended with the document, or where the document restarts a service.
-SERVERS = r"^nats-server\b"
+# A server or device that the rest of its document needs: it is ended with the document, or where the document restarts a service.
+SERVERS = r"^(nats-server|visiond bundle follow)\b"
 # Commands without an end, and their output when they work; `$ COMMAND` is one that then succeeds.
 ENDLESS = {
     r"^visiond run\b": r"camera gate: 046d:082d is missing",
@@ -50,6 +50,7 @@ ENDLESS = {
     r"^socat\b": r'^\["door",[1-9]',
     r"^curl .* -N\b": r'"label":"person"',
     r"^nats-server\b": r"Server is ready",
+    r"^visiond bundle follow\b": r"its group has no version of it yet",
     r"^ssh -L\b": "$ curl --silent --fail --output /dev/null http://localhost:8790/",
 }
 
@@ -293,6 +294,7 @@ chown -R user: .
 BEFORE = {
     "README.md": PICTURES,
     "docs/bundles.md": PICTURES,
+    "docs/fleet.md": PICTURES + "systemctl stop nats-server",
     "docs/metrics.md": """
         head -c 24 /dev/urandom | base64 >/etc/prometheus/visiond.token
         install -m 640 -g visiond /etc/prometheus/visiond.token /etc/visiond/http.token

@@ -69,9 +69,13 @@ impl Office {
     }
 
     fn device_of(&self, group: &str, name: &str, more: &[&str]) -> Device {
+        self.device_with(group, name, "300ms", more)
+    }
+
+    fn device_with(&self, group: &str, name: &str, interval: &str, more: &[&str]) -> Device {
         let store = self.desk.path(name);
         let mut follow = command();
-        follow.args(["bundle", "follow", "street", "--group", group, "--device", name, "--interval", "300ms"]);
+        follow.args(["bundle", "follow", "street", "--group", group, "--device", name, "--interval", interval]);
         follow
             .args(["--source", &self.url(), "--url", "unix:/nowhere/http.sock", "--key"])
             .arg(self.desk.path("team.pub"));
@@ -157,7 +161,7 @@ fn a_version_reaches_a_group_wave_by_wave_and_the_group_goes_back() {
     let output = office.succeed(&[&["rollout", "street", "1", "--waves", "20,50"], &QUICK[..]].concat());
     let said = stderr(&output);
     for words in [
-        "street 1 begins in north, which has 4 devices",
+        "street 1 begins in north (devices: 4)",
         "wave 1 of 3 (20 %)",
         "wave 3 of 3 (100 %)",
         "street 1: done: 4 succeeded",
@@ -183,6 +187,29 @@ fn a_version_reaches_a_group_wave_by_wave_and_the_group_goes_back() {
     office.push("3");
     office.succeed(&[&["rollout", "street", "3", "--waves", "100"], &QUICK[..]].concat());
     assert_eq!(office.versions()[..4], [Some(3); 4]);
+    // A rollout that was given up: nobody goes back to its version, but those that had it before.
+    office.push("4");
+    office.succeed(&["rollout", "street", "4", "--group", "north", "--waves", "1", "--no-wait"]);
+    office.wait("the first device", || office.versions().contains(&Some(4)));
+    office.succeed(&["pause", "street", "--group", "north"]);
+    office.push("5");
+    office.succeed(&[&["rollout", "street", "5", "--waves", "100"], &QUICK[..]].concat());
+    assert_eq!(office.status()["before"], 3);
+    office.succeed(&["rollback", "street", "--group", "north"]);
+    let mut versions = office.versions();
+    versions.sort_unstable();
+    assert_eq!(versions[1..], [Some(3), Some(3), Some(3), Some(4)]);
+}
+
+#[test]
+fn devices_that_ask_once_an_hour_hear_of_each_change() {
+    let office = Office::new();
+    let _devices = ["gate-0", "gate-1"].map(|name| office.device_with("north", name, "1h", &[]));
+    office.wait("both devices to report", || office.reported().len() == 2);
+    office.succeed(&[&["rollout", "street", "1", "--waves", "50"], &QUICK[..]].concat());
+    office.push("2");
+    office.succeed(&["pin", "gate-1", "street", "2"]);
+    office.wait("the pin", || office.versions() == [Some(1), Some(2)]);
 }
 
 #[test]
@@ -245,7 +272,7 @@ fn a_rollout_waits_while_it_is_paused_and_a_pinned_device_takes_no_part() {
     refused(
         &office.fleet(&[&["rollout", "street", "1"], &NORTH[..]].concat()),
         MODEL,
-        "under way: end it first with `visiond fleet pause",
+        "under way: begin its next waves with `visiond fleet resume",
     );
     office.succeed(&[&["pause", "street"], &NORTH[..]].concat());
     assert_eq!(resumed.wait().unwrap().code(), Some(FAILURE), "it says that somebody paused it");
@@ -301,7 +328,7 @@ fn servers_that_are_away_delay_nothing_but_news() {
     wait_until_or_show(
         "both devices to say it",
         || {
-            office.logs().matches("cannot report to the fleet").count()
+            office.logs().matches("cannot report to the fleet as").count()
                 + office.logs().matches("waits for its source").count()
                 >= 2
         },
@@ -358,7 +385,7 @@ fn a_device_needs_no_more_than_its_own_permissions() {
     // It cannot speak for another, and not for the operator.
     let output = device("gate-8", "gate-7");
     assert!(
-        stderr(&output).contains("cannot report to the fleet") && stderr(&output).contains("allow it"),
+        stderr(&output).contains("cannot report to the fleet as") && stderr(&output).contains("allow it"),
         "{}",
         stderr(&output)
     );
@@ -395,6 +422,7 @@ fn mistakes_are_answered_with_what_to_do() {
         (&["rollout", "../x", "1"], "a bundle's name must have 1 to 64"),
         (&["rollout", "street", "1", "--group", "a.b"], "1 to 64 letters, digits"),
         (&["init", "--replicas", "7"], "1..=5"),
+        (&["rollout", "street", "1", "--offline-after", "1min"], "at least 20min"),
     ] {
         refused(&office.fleet(args), 2, words);
     }
@@ -405,7 +433,11 @@ fn mistakes_are_answered_with_what_to_do() {
     office.succeed(&["forget", "gate-9"]);
     assert!(office.reported().is_empty());
     assert!(Path::new(&office.desk.path("gate-9")).is_dir());
-    // Nobody is there to succeed, so the rollout waits; it was begun all the same.
-    office.succeed(&["rollout", "street", "1", "--no-wait"]);
+    refused(
+        &office.fleet(&["rollout", "street", "1"]),
+        INPUT,
+        "no device in default follows street: start `visiond bundle follow`",
+    );
+    office.succeed(&["rollout", "street", "1", "--no-wait", "--allow-empty"]);
     refused(&office.fleet(&["rollback", "street"]), FAILURE, "has no version before 1");
 }

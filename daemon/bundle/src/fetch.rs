@@ -59,7 +59,8 @@ pub enum FetchError {
 }
 
 /// Fetches the bundle of `index`, continues what an earlier call has begun, and returns the file once every part is here. `progress`
-/// gets the percentage that is here, whenever it grows.
+/// gets the percentage that is here, whenever it grows, and may break the fetch
+/// off for now.
 ///
 /// # Errors
 /// If the source or the store fails, or the deadline comes. What is here stays for the next call.
@@ -68,7 +69,7 @@ pub fn fetch(
     index: &Index,
     following: &Following,
     limits: &FetchLimits,
-    progress: &mut dyn FnMut(u8),
+    progress: &mut dyn FnMut(u8) -> ControlFlow<()>,
 ) -> Result<PathBuf, FetchError> {
     let path = following.bundle(&index.sha256);
     following.keep_only(Some(&path))?;
@@ -81,7 +82,7 @@ pub fn fetch(
         }
         check_space(following.folder(), index.bytes - fetched.have)?;
         let before = fetched.have;
-        let mut failed = Ok(());
+        let (mut failed, mut is_broken_off) = (Ok(()), false);
         let read = source.read_range(&index.path(), before..index.bytes, &mut |piece| {
             let read = match piece {
                 Piece::Bytes(bytes) => {
@@ -93,10 +94,10 @@ pub fn fetch(
             let percent = (u128::from(fetched.have) * 100 / u128::from(index.bytes)) as u8;
             if failed.is_ok() && shown != Some(percent) {
                 shown = Some(percent);
-                progress(percent);
+                is_broken_off = progress(percent).is_break();
             }
             pace.wait(read);
-            if failed.is_err() || Instant::now() >= limits.deadline {
+            if failed.is_err() || is_broken_off || Instant::now() >= limits.deadline {
                 ControlFlow::Break(())
             } else {
                 ControlFlow::Continue(())
@@ -116,7 +117,7 @@ pub fn fetch(
         if fetched.have == index.bytes {
             continue;
         }
-        if Instant::now() >= limits.deadline {
+        if is_broken_off || Instant::now() >= limits.deadline {
             let (path, have, bytes) = (index.path(), fetched.have, index.bytes);
             return Err(FetchError::Unfinished { path, have, bytes });
         }

@@ -24,7 +24,7 @@ use super::files::create_if_missing;
 use super::index::create_published;
 use super::owner;
 use super::signature::{Fit, KnownKey, TrustedKeys, signer};
-use super::source::{BundleSource, SourceError};
+use super::source::{BundleSource, FolderSource, SourceError};
 use super::store::Store;
 use super::write::sign_text;
 
@@ -473,23 +473,46 @@ pub fn sign_key_list(path: &Path, secret_key: &str) -> Result<String, KeyListErr
 /// # Errors
 /// If the list could not follow the one that is published there, too few keys have signed it, or the folder cannot be written.
 pub fn publish_key_list(path: &Path, folder: &Path) -> Result<KeyList, KeyListError> {
+    // A list that is refused leaves no folder.
+    SignedKeyList::open(path)?;
+    create_published(folder)?;
+    let (list, files) = key_list_files(path, &mut FolderSource(folder.to_owned()))?;
+    for (name, text) in files {
+        write_readable(&folder.join(name), &text)?;
+    }
+    Ok(list)
+}
+
+/// Paths in a source, and what is written there.
+pub type KeyListFiles = Vec<(String, Vec<u8>)>;
+
+/// Returns a list with the files by which a source has it, in the order in which they must be written; none if the source has it.
+///
+/// # Errors
+/// If the list could not follow the one that the source has, too few keys have signed it, or the source cannot be read.
+pub fn key_list_files(path: &Path, source: &mut dyn BundleSource) -> Result<(KeyList, KeyListFiles), KeyListError> {
     let new = SignedKeyList::open(path)?;
-    let newest = folder.join(KEY_LIST);
-    let before = if newest.exists() { Some(SignedKeyList::open(&newest)?) } else { None };
+    let before = match read_from(source, KEY_LIST)? {
+        None => None,
+        Some(text) => {
+            let signatures = read_from(source, &format!("{KEY_LIST}{SIGNATURES}"))?.unwrap_or_default();
+            Some(SignedKeyList::parse(KEY_LIST.to_owned(), text, &signatures)?)
+        }
+    };
     match &before {
-        Some(before) if before.text == new.text => return Ok(new.list),
+        Some(before) if before.text == new.text => return Ok((new.list, Vec::new())),
         Some(before) => new.check(Some(&before.list), "which is published there")?,
         // Which keys must have signed it is known to devices only.
         None if signatures(&new.signatures).next().is_none() => new.check_signed(&new.list)?,
         None => {}
     }
-    create_published(folder)?;
     // The newest last, so that a device that reads it finds what it needs.
-    for name in [version_path(new.list.version), KEY_LIST.to_owned()] {
-        write_readable(&folder.join(format!("{name}{SIGNATURES}")), new.signatures.as_bytes())?;
-        write_readable(&folder.join(name), &new.text)?;
-    }
-    Ok(new.list)
+    let names = [version_path(new.list.version), KEY_LIST.to_owned()];
+    let files = names.into_iter().flat_map(|name| {
+        [(format!("{name}{SIGNATURES}"), new.signatures.clone().into_bytes()), (name, new.text.clone())]
+    });
+    let files = files.collect();
+    Ok((new.list, files))
 }
 
 /// Where the list of a version is in a source.

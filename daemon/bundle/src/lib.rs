@@ -38,7 +38,8 @@ pub use fetch::{FetchError, FetchLimits, fetch};
 pub use following::Following;
 pub use index::{Index, PART_BYTES, Published, check_followed, publish};
 pub use key_list::{
-    KEY_LIST, KeyList, KeyListError, KeysUpdated, ListedKey, SignedKeyList, publish_key_list, sign_key_list,
+    KEY_LIST, KeyList, KeyListError, KeysUpdated, ListedKey, SignedKeyList, key_list_files, publish_key_list,
+    sign_key_list,
 };
 pub use manifest::{BundleFile, BundleModel, Manifest, Proof};
 pub use read::Bundle;

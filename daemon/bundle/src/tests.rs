@@ -128,7 +128,7 @@ fn the_sidecar_of_an_engine_lies_beside_it_under_a_lasting_name_and_goes_with_it
     let names = ["orin.engine", "orin.engine.json", "xavier.engine", "xavier.engine.json", "model.onnx"];
     let sources = names.map(|name| (name.to_owned(), desk.path(name))).into();
     let mut manifest = Manifest::new("street".to_owned(), 7);
-    manifest.models = [0, 2, 4].map(|at: usize| BundleModel { file: names[at].to_owned() }).into();
+    manifest.models = [0, 2, 4].map(|at: usize| BundleModel { file: names[at].to_owned(), build: None }).into();
     let out = desk.path("street-7.visiond");
     write(&out, manifest, &sources).unwrap();
     sign(&out, &desk.secret).unwrap();
@@ -149,7 +149,7 @@ fn the_sidecar_of_an_engine_lies_beside_it_under_a_lasting_name_and_goes_with_it
     let sources =
         vec![("model.onnx".to_owned(), desk.path("model.onnx")), ("model.json".to_owned(), desk.path("model.onnx"))];
     let mut manifest = Manifest::new("street".to_owned(), 8);
-    manifest.models = vec![BundleModel { file: "model.onnx".to_owned() }];
+    manifest.models = vec![BundleModel { file: "model.onnx".to_owned(), build: None }];
     let error = write(&out, manifest, &sources).unwrap_err();
     assert!(error.to_string().contains("\"model.json\" is a name that visiond uses itself"), "{error}");
 }

@@ -16,7 +16,7 @@ mod rollout_state;
 mod trusted_keys;
 mod versions;
 
-pub use failure::refuse as refuse_bundle;
+pub use failure::{refuse as refuse_bundle, refuse_key_list};
 pub use rollout_state::described;
 
 use clap::Subcommand;

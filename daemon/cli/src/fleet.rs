@@ -22,10 +22,9 @@ pub struct Args {
 }
 
 const AFTER_HELP: &str = "\
-The devices run `visiond bundle follow --source nats://SERVER`. docs/fleet.md shows the way from nothing to a fleet.
+The devices run `visiond bundle follow --source nats://SERVER`. docs/fleet.md shows how to set up a fleet.
 
-NATS_URL, NATS_CREDS, NATS_USER, NATS_PASSWORD, NATS_TOKEN, NATS_CA, NATS_CERT and NATS_KEY have the meaning that they have for the
-program `nats`.
+NATS_URL, NATS_CREDS, NATS_NKEY, NATS_USER, NATS_PASSWORD, NATS_TOKEN, NATS_CA, NATS_CERT and NATS_KEY work as with the program `nats`.
 
 Examples:
   visiond fleet init --replicas 3

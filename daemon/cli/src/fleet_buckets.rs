@@ -35,6 +35,8 @@ pub struct Buckets {
     bundles: Option<Store>,
     /// Where the last reads ended.
     positions: BTreeMap<String, Position>,
+    /// Devices whose broken reports were named.
+    said: BTreeSet<String>,
 }
 
 /// A device that has reported.
@@ -60,7 +62,15 @@ impl Buckets {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(NatsError::System)?;
         let client = runtime.block_on(Client::connect(options))?;
-        Ok(Self { runtime, client, desired: None, reported: None, bundles: None, positions: BTreeMap::new() })
+        Ok(Self {
+            runtime,
+            client,
+            desired: None,
+            reported: None,
+            bundles: None,
+            positions: BTreeMap::new(),
+            said: BTreeSet::new(),
+        })
     }
 
     /// Makes the buckets that do not exist, each on so many servers.
@@ -180,7 +190,7 @@ impl Buckets {
     /// If no server answers.
     pub fn reported(&mut self) -> Result<BTreeMap<String, Device>, NatsError> {
         let bucket = self.reported_bucket()?;
-        let (mut devices, mut broken) = (BTreeMap::new(), 0);
+        let (mut devices, said) = (BTreeMap::new(), &mut self.said);
         self.runtime.block_on(bucket.entries(&mut self.client, ">", |key, entry, seen_unix_s| {
             match Reported::parse(key, &entry.value) {
                 // One that changes meanwhile comes twice.
@@ -189,8 +199,7 @@ impl Buckets {
                 }
                 Ok(_) => {}
                 Err(error) => {
-                    broken += 1;
-                    if broken <= MOST_BROKEN {
+                    if said.len() < MOST_BROKEN && said.insert(key.to_owned()) {
                         complain(&error.to_string());
                     }
                 }
@@ -379,5 +388,46 @@ pub fn unreadable(path: &str, error: &NatsError) -> SourceError {
     match error {
         NatsError::MissingObject { .. } => SourceError::Missing { path, reason },
         _ => SourceError::Unreadable { path, reason },
+    }
+}
+
+/// Checks the servers of a fleet: nats://HOST or tls://HOST, several with commas.
+///
+/// # Errors
+/// A sentence that says what is wrong.
+pub fn check_servers(text: &str) -> Result<(), String> {
+    for server in text.split(',').map(str::trim) {
+        let host = ["nats://", "tls://"].iter().find_map(|scheme| server.strip_prefix(scheme)).unwrap_or_default();
+        if host.is_empty() || host.contains(['/', ' ']) {
+            return Err(format!(
+                "write nats://HOST or tls://HOST for each server, with commas between them, not {server:?}"
+            ));
+        }
+        if host.contains('@') {
+            return Err("set NATS_CREDS, or NATS_USER and NATS_PASSWORD, in place of a login in the URL, which every user can read".to_owned());
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn servers_have_a_scheme_and_no_login() {
+        for good in ["nats://a", "tls://a:4222,tls://b", "nats://[::1]:4222, nats://10.0.0.1"] {
+            assert_eq!(check_servers(good), Ok(()), "{good}");
+        }
+        for (bad, words) in [
+            ("nats://", "write nats://HOST"),
+            ("nats://a,b", "not \"b\""),
+            ("nats://a/x", "write nats://HOST"),
+            ("tls://a,http://b", "not \"http://b\""),
+            ("nats://joe:secret@a", "NATS_CREDS"),
+        ] {
+            let said = check_servers(bad).unwrap_err();
+            assert!(said.contains(words) && !said.contains("secret"), "{bad}: {said}");
+        }
     }
 }

@@ -81,17 +81,26 @@ pub fn outcome(desired: &Desired, member: &Member<'_>, now_unix_s: u64) -> Outco
     if member.is_pinned {
         return Outcome::Apart;
     }
-    if is_about && matches!(report.step, Step::Refused | Step::WentBack) {
+    let has_failed = is_about && matches!(report.step, Step::Refused | Step::WentBack);
+    let has_it = match desired.left() {
+        // Whichever version it had before that one.
+        Some(left) => report.current.is_some_and(|current| current < left),
+        None => report.current == version,
+    };
+    let is_under_way = matches!(report.step, Step::Fetching | Step::Building | Step::Proving | Step::Watching);
+    let is_newer = report.current > version && !desired.is_rollback;
+    if !is_admitted(member.device, desired) {
+        // What it did by itself says nothing about the rollout.
+        return if has_failed || has_it || is_newer { Outcome::Apart } else { Outcome::Waiting };
+    }
+    if has_failed {
         return Outcome::Failed;
     }
-    if report.current == version && !(is_about && report.step == Step::Watching) {
+    if has_it && !is_under_way {
         return Outcome::Succeeded;
     }
-    if report.current > version && !desired.is_rollback {
+    if is_newer {
         return Outcome::Apart;
-    }
-    if !is_admitted(member.device, desired) {
-        return Outcome::Waiting;
     }
     let is_online = now_unix_s.saturating_sub(member.seen_unix_s) <= desired.limits.offline_after_s;
     if is_online { Outcome::Busy } else { Outcome::Offline }
@@ -139,10 +148,19 @@ fn next(desired: &Desired, counts: &Counts, members: &[Member<'_>], now_unix_s: 
         let reason = format!("{failed} of {admitted} devices failed, more than {most} %");
         return Some(Desired { progress: Progress::Stopped, reason: Some(reason), ..desired.clone() });
     }
+    if counts.succeeded + counts.busy + counts.offline + counts.waiting == 0 && counts.failed + counts.apart > 0 {
+        let (progress, reason) = match counts.failed {
+            0 => (Progress::Done, None),
+            failed => (Progress::Stopped, Some(format!("{failed} of {failed} devices failed"))),
+        };
+        return Some(Desired { progress, reason: reason.or_else(|| desired.reason.clone()), ..desired.clone() });
+    }
     // A clock that was set back makes a wave longer.
     let has_soaked = now_unix_s.saturating_sub(desired.wave_since_unix_s) >= limits.soak_s;
     if counts.succeeded == 0 || counts.succeeded_percent() < limits.min_succeeded_percent || !has_soaked {
-        return None;
+        // Devices that have come since are a part of the share.
+        let admitted = admit(desired, members, now_unix_s);
+        return (admitted > desired.admitted).then(|| Desired { admitted, ..desired.clone() });
     }
     let wave = desired.wave + 1;
     if wave >= desired.waves.len() {
@@ -157,8 +175,8 @@ fn next(desired: &Desired, counts: &Counts, members: &[Member<'_>], now_unix_s: 
     Some(Desired { admitted: admit(&begun, members, now_unix_s).max(desired.admitted), ..begun })
 }
 
-/// Returns [`Desired::admitted`] for the wave of `desired`: the share of the group's devices, rounded up, and at least one that is
-/// online.
+/// Returns [`Desired::admitted`] for the wave of `desired`: the share of the group's devices, rounded up. If none of these is online,
+/// it reaches to the first one that is, but has at most twice as many devices.
 pub fn admit(desired: &Desired, members: &[Member<'_>], now_unix_s: u64) -> u64 {
     let share = desired.share();
     if share >= 100.0 {
@@ -173,7 +191,7 @@ pub fn admit(desired: &Desired, members: &[Member<'_>], now_unix_s: u64) -> u64 
     let wanted = (places.len() as f64 * share / 100.0).ceil() as usize;
     let first_online = places.iter().position(|(_, is_online)| *is_online).map_or(0, |index| index + 1);
     // In a group without devices, the share of those that come.
-    let Some(last) = wanted.max(first_online).checked_sub(1).and_then(|last| places.get(last)) else {
+    let Some(last) = wanted.max(first_online.min(wanted * 2)).checked_sub(1).and_then(|last| places.get(last)) else {
         return (EVERY_PLACE as f64 * share / 100.0) as u64;
     };
     u64::from(last.0) + 1

@@ -12,6 +12,9 @@ pub const EVERY_PLACE: u64 = 1 << 32;
 /// The most bytes of a record.
 const MOST_BYTES: usize = 64 << 10;
 
+/// The longest text of a record, in characters.
+const MOST_CHARS: usize = 500;
+
 /// The version of a bundle that a group should use, and the waves in which its devices get it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Desired {
@@ -84,7 +87,9 @@ impl Desired {
     /// # Errors
     /// If it is not one, or of another format.
     pub fn parse(key: &str, text: &[u8]) -> Result<Self, RecordError> {
-        let desired: Self = parse(key, text)?;
+        let mut desired: Self = parse(key, text)?;
+        plain(&mut desired.by);
+        desired.reason.as_mut().map(plain);
         let rises = desired.waves.windows(2).all(|pair| pair[0] < pair[1]);
         let are_shares = desired.waves.iter().all(|share| *share > 0.0 && *share <= 100.0);
         if !rises || !are_shares || desired.wave >= desired.waves.len() {
@@ -100,6 +105,11 @@ impl Desired {
     pub fn to_json(&self) -> Vec<u8> {
         // Numbers and texts can always be written.
         serde_json::to_vec(self).unwrap_or_default()
+    }
+
+    /// The version that devices leave, of a rollback.
+    pub(crate) fn left(&self) -> Option<u64> {
+        self.before.filter(|_| self.is_rollback)
     }
 
     /// The share of the wave under way, in percent.
@@ -131,7 +141,10 @@ impl Pin {
     /// # Errors
     /// If it is not one, or of another format.
     pub fn parse(key: &str, text: &[u8]) -> Result<Self, RecordError> {
-        parse(key, text)
+        let mut pin: Self = parse(key, text)?;
+        plain(&mut pin.by);
+        pin.reason.as_mut().map(plain);
+        Ok(pin)
     }
 
     /// Returns the record as JSON.
@@ -164,6 +177,11 @@ pub fn parse_device_key(key: &str) -> Option<(&str, &str)> {
 fn parse_key<'k>(key: &'k str, prefix: &str) -> Option<(&'k str, &'k str)> {
     let (owner, bundle) = key.strip_prefix(prefix)?.split_once('.')?;
     (check_name(owner).is_ok() && check_name(bundle).is_ok()).then_some((owner, bundle))
+}
+
+/// Makes one line of a text that anybody may have written.
+pub(crate) fn plain(text: &mut String) {
+    *text = text.chars().map(|one| if one.is_control() { ' ' } else { one }).take(MOST_CHARS).collect();
 }
 
 /// Reads a record of this format.

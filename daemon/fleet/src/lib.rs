@@ -10,7 +10,7 @@
 //!                    street/7.toml          its index
 //! ```
 //!
-//! A device decides with [`Order::of`] what to do. A rollout proceeds by [`advance`]. Both are functions of records and a time: no
+//! A device decides with [`Order::of`] what to do. A rollout proceeds by [`advance()`]. Both are functions of records and a time: no
 //! connection, no clock and no file is used here.
 
 mod advance;
@@ -48,5 +48,5 @@ pub fn check_name(name: &str) -> Result<(), String> {
     if (1..=64).contains(&name.len()) && name.chars().all(is_plain) {
         return Ok(());
     }
-    Err(format!("a device or group has a name of 1 to 64 letters, digits, - and _, not {name:?}"))
+    Err(format!("the name of a device or group must have 1 to 64 letters, digits, - and _, not {name:?}"))
 }

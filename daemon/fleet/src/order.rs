@@ -65,7 +65,9 @@ impl Order {
         let Some(desired) = desired else { return Self::Stay { newest } };
         let version = desired.version;
         let is_newer = current.is_some_and(|current| current > version);
-        if current == Some(version) || is_newer && !desired.is_rollback {
+        // Of a rollback, only the version that is left is gone back from.
+        let is_left = desired.left().is_some() && current == desired.left();
+        if current == Some(version) || is_newer && !is_left {
             return Self::Stay { newest };
         }
         if !is_admitted(device, desired) {
@@ -75,7 +77,8 @@ impl Order {
         if is_newer {
             return match wait {
                 Some(reason) => Self::Wait { version, reason },
-                None => go_back(current, previous, version, rolled_back(desired)),
+                // Whichever version it had before.
+                None => go_back(current, previous, previous.unwrap_or(version), rolled_back(desired)),
             };
         }
         Self::Use { version, wait }

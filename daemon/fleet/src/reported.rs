@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use visiond_bundle::rollout::Step;
 
-use crate::desired::parse;
+use crate::desired::{parse, plain};
 use crate::error::RecordError;
 
 /// What a device uses and does.
@@ -53,7 +53,13 @@ impl Reported {
     /// # Errors
     /// If it is not one, or of another format.
     pub fn parse(key: &str, text: &[u8]) -> Result<Self, RecordError> {
-        parse(key, text)
+        let mut reported: Self = parse(key, text)?;
+        plain(&mut reported.group);
+        plain(&mut reported.visiond);
+        for reason in reported.bundles.values_mut().filter_map(|report| report.reason.as_mut()) {
+            plain(reason);
+        }
+        Ok(reported)
     }
 
     /// Returns the record as JSON.

@@ -249,7 +249,9 @@ impl Store {
         position: &mut Position,
         take: &mut (dyn FnMut(&[u8]) -> ControlFlow<()> + '_),
     ) -> Result<(), NatsError> {
-        let range = range.start..range.end.min(info.size);
+        if range.end > info.size {
+            return Err(self.broken(info, "is shorter than was expected"));
+        }
         if range.is_empty() {
             return Ok(());
         }

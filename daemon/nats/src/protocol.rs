@@ -118,6 +118,14 @@ pub struct ServerMessage {
 }
 
 impl ServerMessage {
+    /// Returns the last value of a header. A server writes its own after those that were stored with a message, which anybody may have
+    /// chosen.
+    pub fn last_header(&self, name: &str) -> Option<&str> {
+        let text = std::str::from_utf8(&self.headers).ok()?;
+        let lines = text.split("\r\n").skip(1).filter_map(|line| line.split_once(':'));
+        lines.filter(|(found, _)| found.trim().eq_ignore_ascii_case(name)).last().map(|(_, value)| value.trim())
+    }
+
     /// Returns the value of a header; names match without case.
     pub fn header(&self, name: &str) -> Option<&str> {
         let text = std::str::from_utf8(&self.headers).ok()?;

@@ -91,7 +91,8 @@ pub async fn create_if_missing(client: &mut Client, wanted: &NewStream<'_>) -> R
         "max_bytes": limit(*max_bytes),
         "max_age": 0,
         "duplicate_window": DUPLICATE_WINDOW_NS,
-        "allow_rollup_hdrs": true,
+        // With it, who may write one key of a bucket could remove all others.
+        "allow_rollup_hdrs": *history == 0,
         "allow_direct": true,
         "deny_delete": *history > 0,
     });
@@ -135,7 +136,7 @@ pub fn read_stored(
         Some(status) if status != NO_RESPONDERS => {
             Err(client.invalid(what, format!("status {status} {}", message.status_text())))
         }
-        _ => match message.header("Nats-Sequence").and_then(|sequence| sequence.parse().ok()) {
+        _ => match message.last_header("Nats-Sequence").and_then(|sequence| sequence.parse().ok()) {
             // No stream gets to the last number.
             Some(sequence) if sequence < u64::MAX => Ok(Some((sequence, message))),
             _ => Err(client.invalid(what, "it has no Nats-Sequence")),

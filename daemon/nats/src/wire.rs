@@ -34,8 +34,8 @@ pub fn unasked(who: &str, bytes: usize) -> String {
 
 /// The number of the subscription of answers. A reader adds its own number.
 const ANSWERS: u64 = 1;
-/// The number of the subscriptions to what others publish.
-const OTHERS: u64 = u64::MAX;
+/// The number of the first subscription to what others publish; each has one of its own, as a server ignores a second one of a number.
+const OTHERS: u64 = 1 << 63;
 
 /// A connection, and the inbox whose subjects answers go to.
 pub struct Wire {
@@ -132,8 +132,8 @@ impl Wire {
         if self.is_listening {
             return false;
         }
-        for subject in subjects {
-            self.output.extend_from_slice(format!("SUB {subject} {OTHERS}\r\n").as_bytes());
+        for (number, subject) in (OTHERS..).zip(subjects) {
+            self.output.extend_from_slice(format!("SUB {subject} {number}\r\n").as_bytes());
         }
         self.is_listening = true;
         true
@@ -229,7 +229,7 @@ impl Wire {
     /// Handles an operation; returns what concerns the caller.
     fn received(&mut self, op: ServerOp) -> Option<Received> {
         match op {
-            ServerOp::Message(message) if message.subscription == OTHERS => return Some(Received::Published),
+            ServerOp::Message(message) if message.subscription >= OTHERS => return Some(Received::Published),
             ServerOp::Message(message) => {
                 let number = match message.subscription.checked_sub(ANSWERS) {
                     Some(0) => message.subject.strip_prefix(&self.inbox).and_then(|number| number.parse().ok()),

@@ -90,18 +90,25 @@ fn a_fetch_that_is_cut_continues_where_it_was_in_this_process_and_in_the_next() 
     // The deadline has passed: one connection at a time, as of a process that ends.
     let over = FetchLimits { deadline: Instant::now(), ..limits() };
     for _ in 0..2 {
-        let failed = fetch(&mut source, &index, &following, &over, &mut |percent| percents.push(percent));
+        let failed = fetch(&mut source, &index, &following, &over, &mut |percent| {
+            percents.push(percent);
+            ControlFlow::Continue(())
+        });
         assert!(matches!(failed, Err(FetchError::Unfinished { .. })), "{failed:?}");
     }
-    let path = fetch(&mut source, &index, &following, &limits(), &mut |percent| percents.push(percent)).unwrap();
+    let path = fetch(&mut source, &index, &following, &limits(), &mut |percent| {
+        percents.push(percent);
+        ControlFlow::Continue(())
+    })
+    .unwrap();
     assert!(fs::read(&path).unwrap() == source.bytes);
     assert_eq!(source.given, BYTES as u64, "nothing is given twice");
     assert!(percents.is_sorted() && percents.last() == Some(&100), "{percents:?}");
     // What is here is not fetched again, and another version replaces it.
-    fetch(&mut source, &index, &following, &limits(), &mut |_| {}).unwrap();
+    fetch(&mut source, &index, &following, &limits(), &mut |_| ControlFlow::Continue(())).unwrap();
     assert_eq!(source.given, BYTES as u64);
     let other = Index { sha256: "0".repeat(64), ..index };
-    fetch(&mut source, &other, &following, &limits(), &mut |_| {}).unwrap();
+    fetch(&mut source, &other, &following, &limits(), &mut |_| ControlFlow::Continue(())).unwrap();
     assert!(!path.exists() && following.bundle(&other.sha256).exists());
     following.keep_only(None).unwrap();
     assert!(!following.bundle(&other.sha256).exists());
@@ -113,21 +120,21 @@ fn a_part_with_other_contents_is_fetched_once_more_and_then_the_source_is_given_
     let mut source = Flaky::new(BYTES);
     let index = source.index();
     source.wrong = Some((PART_BYTES + 5, 2));
-    let failed = fetch(&mut source, &index, &following, &limits(), &mut |_| {});
+    let failed = fetch(&mut source, &index, &following, &limits(), &mut |_| ControlFlow::Continue(()));
     let Err(FetchError::Source(SourceError::Contents { part: 2, .. })) = failed else { panic!("{failed:?}") };
     assert_eq!(fs::metadata(following.bundle(&index.sha256)).unwrap().len(), PART_BYTES, "the first part stays");
     source.wrong = Some((PART_BYTES + 5, 1));
-    let path = fetch(&mut source, &index, &following, &limits(), &mut |_| {}).unwrap();
+    let path = fetch(&mut source, &index, &following, &limits(), &mut |_| ControlFlow::Continue(())).unwrap();
     assert!(fs::read(&path).unwrap() == source.bytes);
     // As a disk that has lost what was not synced.
     let mut damaged = source.bytes.clone();
     damaged[PART_BYTES as usize + 1] ^= 1;
     fs::write(&path, damaged).unwrap();
     source.given = 0;
-    fetch(&mut source, &index, &following, &limits(), &mut |_| {}).unwrap();
+    fetch(&mut source, &index, &following, &limits(), &mut |_| ControlFlow::Continue(())).unwrap();
     assert!(fs::read(&path).unwrap() == source.bytes && source.given == BYTES as u64 - PART_BYTES);
     fs::write(&path, [source.bytes.as_slice(), b"more"].concat()).unwrap();
-    fetch(&mut source, &index, &following, &limits(), &mut |_| {}).unwrap();
+    fetch(&mut source, &index, &following, &limits(), &mut |_| ControlFlow::Continue(())).unwrap();
     assert!(fs::read(&path).unwrap() == source.bytes, "what is too much is cut off");
 }
 
@@ -136,7 +143,7 @@ fn a_source_that_gives_nothing_is_given_up_and_one_process_follows_a_bundle() {
     let (folder, following) = store();
     let mut source = Flaky::new(0);
     let index = source.index();
-    let failed = fetch(&mut source, &index, &following, &limits(), &mut |_| {});
+    let failed = fetch(&mut source, &index, &following, &limits(), &mut |_| ControlFlow::Continue(()));
     assert!(matches!(failed, Err(FetchError::Source(SourceError::Unreadable { .. }))), "{failed:?}");
     let again = Store::new(folder.path().join("models")).follow("street");
     assert!(matches!(again, Err(BundleError::Followed(_))), "{again:?}");
@@ -147,7 +154,7 @@ fn a_source_that_gives_next_to_nothing_is_given_up() {
     let (_folder, following) = store();
     let mut source = Flaky::new(1_000);
     let index = source.index();
-    let failed = fetch(&mut source, &index, &following, &limits(), &mut |_| {});
+    let failed = fetch(&mut source, &index, &following, &limits(), &mut |_| ControlFlow::Continue(()));
     assert!(matches!(failed, Err(FetchError::Source(SourceError::Unreadable { .. }))), "{failed:?}");
     assert_eq!(source.given, 1_000 * u64::from(ATTEMPTS), "what is here stays");
 }
@@ -168,7 +175,7 @@ fn bytes_that_are_skipped_end_at_the_deadline() {
     let (_folder, following) = store();
     let index = Flaky::new(0).index();
     let over = FetchLimits { max_rate_bytes_s: Some(1_000_000), deadline: Instant::now() };
-    let failed = fetch(&mut Skipping, &index, &following, &over, &mut |_| {});
+    let failed = fetch(&mut Skipping, &index, &following, &over, &mut |_| ControlFlow::Continue(()));
     assert!(matches!(failed, Err(FetchError::Unfinished { have: 0, .. })), "{failed:?}");
 }
 
@@ -212,12 +219,13 @@ fn a_published_bundle_is_fetched_and_older_ones_are_not_published() {
     assert!(left.iter().all(|name| !name.to_string_lossy().starts_with('.')), "{left:?}");
     let mut source = FolderSource(out.clone());
     let index = Index::ask(&mut source, "street").unwrap();
-    let fetched = fetch(&mut source, &index, &following, &limits(), &mut |_| {}).unwrap();
+    let fetched = fetch(&mut source, &index, &following, &limits(), &mut |_| ControlFlow::Continue(())).unwrap();
     assert!(fs::read(fetched).unwrap() == fs::read(newest).unwrap());
     // A file that is shorter than its index says.
     fs::write(out.join("street/8.visiond"), "short").unwrap();
     following.keep_only(None).unwrap();
-    let failed = fetch(&mut source, &index, &following, &limits(), &mut |_| {}).unwrap_err().to_string();
+    let failed =
+        fetch(&mut source, &index, &following, &limits(), &mut |_| ControlFlow::Continue(())).unwrap_err().to_string();
     assert!(failed.contains("it ends") && failed.contains("bytes early"), "{failed}");
 }
 

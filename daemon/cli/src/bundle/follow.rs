@@ -8,6 +8,7 @@ mod fleet;
 mod watch;
 mod web_source;
 
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use std::{fs, path, thread};
@@ -30,7 +31,7 @@ use visiond_system::exit::{Exit, ExitError};
 use visiond_system::redact::redact_urls;
 use visiond_web::status::report::StatusReport;
 
-use self::fleet::{Fleet, FleetArgs, check_servers, random};
+use self::fleet::{Fleet, FleetArgs, random};
 use self::watch::{Before, FRAMES, Judge, Limits, Sample};
 use self::web_source::{WebSource, check_url};
 use super::failure::{refuse, refuse_key_list};
@@ -41,6 +42,7 @@ use super::rollout_state::State;
 use super::trusted_keys::KeyArgs;
 use super::versions::StoreArgs;
 use crate::client::{Client, DaemonAddress, DaemonArgs};
+use crate::fleet_buckets::check_servers;
 use crate::output::{complain, note};
 use crate::value_parsers::{duration, size};
 use crate::wall_clock::unix_s;
@@ -101,7 +103,7 @@ pub struct Args {
 const AFTER_HELP: &str = "\
 A version that was refused, or that the device went back from, is not tried again. docs/bundles.md says what is watched.
 
-With --once, the status is 0 if the newest version is in use, 4 or 8 if it was refused or went back, 5 if the source cannot be read.
+With --once, the status is 0 if the newest version is in use, or if a fleet wants nothing now, 4 or 8 if it was refused or went back, 5 if the source cannot be read.
 
 Examples:
   sudo visiond bundle follow --source https://models.example/bundles street
@@ -193,7 +195,7 @@ pub fn run(args: &Args) -> Result<Exit, ExitError> {
     let followed: Vec<(String, Following)> = followed.collect::<Result<_, ExitError>>()?;
     let (origin, shown) = if is_fleet(&args.source) {
         (
-            Origin::Fleet(Fleet::new(&args.fleet, &args.source, args.config.clone(), args.interval)?),
+            Origin::Fleet(Box::new(Fleet::new(&args.fleet, &args.source, args.config.clone(), args.interval)?)),
             redact_urls(&args.source),
         )
     } else if is_url(&args.source) {
@@ -248,14 +250,14 @@ enum Origin {
     /// A source whose newest version is used.
     Source(Box<dyn BundleSource>),
     /// A fleet, whose operators say which version is used.
-    Fleet(Fleet),
+    Fleet(Box<Fleet>),
 }
 
 impl Origin {
     fn source(&mut self) -> &mut dyn BundleSource {
         match self {
             Self::Source(source) => source.as_mut(),
-            Self::Fleet(fleet) => fleet,
+            Self::Fleet(fleet) => fleet.as_mut(),
         }
     }
 
@@ -283,6 +285,10 @@ impl Follower<'_> {
     /// Follows until it is stopped, or once.
     fn run(mut self, followed: &[(String, Following)]) -> Exit {
         loop {
+            if let Some(reporter) = self.origin.reporter() {
+                // What is asked from here on is newer than any news so far.
+                reporter.rest(Duration::ZERO);
+            }
             let (mut exit, mut is_unfinished) = (self.update_keys(), false);
             for (name, following) in followed {
                 let outcome = self.follow(name, following).unwrap_or_else(|error| {
@@ -315,13 +321,11 @@ impl Follower<'_> {
 
     /// Takes over the newest list of keys of the source. A list that is refused keeps no bundle of the installed one's keys away.
     fn update_keys(&mut self) -> Exit {
-        // A fleet has no lists.
-        let Origin::Source(source) = &mut self.origin else { return Exit::Success };
         // Keys that are named take the place of any list.
         if self.args.keys.are_named() {
             return Exit::Success;
         }
-        let refused = match self.store.update_key_list(source.as_mut()) {
+        let refused = match self.store.update_key_list(self.origin.source()) {
             Ok(KeysUpdated { list, refused }) => {
                 if let Some(list) = list {
                     note(&format!("version {} of the list of keys is installed", list.version));
@@ -354,15 +358,15 @@ impl Follower<'_> {
         }
         let versions = self.store.versions(name).map_err(refuse)?;
         let wanted = match &mut self.origin {
-            Origin::Source(source) => Index::ask(source.as_mut(), name).map(|index| (index, None)),
+            Origin::Source(source) => Index::ask(source.as_mut(), name),
             Origin::Fleet(fleet) => match fleet.order(name, versions.numbers()) {
-                Ok(Order::Use { version, wait }) => Index::ask_version(fleet, name, version).map(|index| (index, wait)),
+                Ok(Order::Use { version, .. }) => Index::ask_version(fleet.as_mut(), name, version),
                 Ok(order) => return self.obey(&state, &versions, order).map(Outcome::Ended),
                 Err(error) => Err(error),
             },
         };
-        let (index, wait) = match wanted {
-            Ok(wanted) => wanted,
+        let index = match wanted {
+            Ok(index) => index,
             Err(error) => {
                 state.set(Step::Unreachable, None, None, Some(error.to_string()));
                 return Ok(Outcome::Ended(Exit::Input));
@@ -389,6 +393,12 @@ impl Follower<'_> {
                         let step = if was_current { Step::WentBack } else { Step::Refused };
                         state.set(step, newest, newest, Some(reason.clone()));
                     }
+                    None if matches!(self.origin, Origin::Fleet(_)) && current != newest => {
+                        let had = versions.newest.unwrap_or_default();
+                        let reason =
+                            format!("it is not newer than version {had}, which this device had: use a newer one");
+                        state.set(Step::Refused, newest, newest, Some(reason));
+                    }
                     None => up_to_date(&state, current, newest),
                 }
             }
@@ -404,15 +414,29 @@ impl Follower<'_> {
             }
             return Ok(Outcome::Ended(Exit::Model));
         }
-        let fetched = self.fetch(&state, &index);
-        if let (Ok(_), Some(reason)) = (&fetched, wait) {
+        let bundle = match self.fetch(&state, &index) {
+            Ok(bundle) => bundle,
+            Err(outcome) => return Ok(outcome),
+        };
+        if let Some(reason) = self.objection(name, index.version) {
             // It is here, and proves itself once it may be used.
             state.set(Step::Waiting, newest, newest, Some(reason));
             return Ok(Outcome::Ended(Exit::Success));
         }
-        match fetched {
-            Ok(bundle) => self.install(&state, &index, &bundle).map(Outcome::Ended),
-            Err(outcome) => Ok(outcome),
+        self.install(&state, &index, &bundle).map(Outcome::Ended)
+    }
+
+    /// Returns why a version may not be used now. The fleet is asked again after each step that takes its time.
+    fn objection(&mut self, name: &str, version: u64) -> Option<String> {
+        let Origin::Fleet(fleet) = &mut self.origin else { return None };
+        let versions = match self.store.versions(name) {
+            Ok(versions) => versions,
+            Err(error) => return Some(error.to_string()),
+        };
+        match fleet.order(name, versions.numbers()) {
+            Ok(Order::Use { version: wanted, wait }) if wanted == version => wait,
+            Ok(_) => Some("another version is wanted by now".to_owned()),
+            Err(error) => Some(error.to_string()),
         }
     }
 
@@ -450,7 +474,7 @@ impl Follower<'_> {
     /// Fetches a bundle, or returns how its turn ended without it.
     fn fetch(&mut self, state: &State<'_>, index: &Index) -> Result<PathBuf, Outcome> {
         let limits = FetchLimits { max_rate_bytes_s: self.args.max_rate, deadline: Instant::now() + FETCH_TURN };
-        let version = Some(index.version);
+        let (version, is_once) = (Some(index.version), self.args.once);
         let mut shown: Option<Instant> = None;
         let mut progress = |percent| {
             if shown.is_none() {
@@ -460,6 +484,9 @@ impl Follower<'_> {
                 state.set_percent(index.version, percent);
                 shown = Some(Instant::now());
             }
+            // An operator may want something else by now.
+            let has_news = !is_once && state.reporter.is_some_and(Reporter::has_news);
+            if has_news { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         };
         match fetch(self.origin.source(), index, state.following, &limits, &mut progress) {
             Ok(path) => Ok(path),
@@ -476,7 +503,7 @@ impl Follower<'_> {
     }
 
     /// Lets a fetched bundle prove itself, and switches to it.
-    fn install(&self, state: &State<'_>, index: &Index, bundle: &Path) -> Result<Exit, ExitError> {
+    fn install(&mut self, state: &State<'_>, index: &Index, bundle: &Path) -> Result<Exit, ExitError> {
         let version = Some(index.version);
         let refused = |error: ExitError| {
             state.set(Step::Refused, version, version, Some(error.message));
@@ -549,6 +576,10 @@ impl Follower<'_> {
         // The proof may have taken minutes.
         if let Err(error) = self.daemon(state.name) {
             return Ok(wait(error));
+        }
+        if let Some(reason) = self.objection(state.name, index.version) {
+            state.set(Step::Waiting, version, version, Some(reason));
+            return Ok(Exit::Success);
         }
         let proof = candidate.manifest.proof.as_ref();
         let max_latency_p99_us = proof.and_then(|proof| proof.max_latency_p99_ms).map(|ms| (ms * 1e3) as u64);

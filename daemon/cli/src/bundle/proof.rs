@@ -164,8 +164,6 @@ pub fn compare(model: &Path, proof: &Proof, folder: &Path, timeout: Duration) ->
             let reason = "it detects something else than its reference in the bundle's pictures";
             Err(Failed::Proof(reason.to_owned(), "make a new version"))
         }
-        exit => {
-            Err(Failed::Other(ExitError::new(exit, format!("the model could not be proven: {}", ended.last_error))))
-        }
+        exit => Err(Failed::Other(ExitError::new(exit, ended.last_error))),
     }
 }

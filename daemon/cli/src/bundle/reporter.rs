@@ -93,6 +93,11 @@ impl Reporter {
         }
     }
 
+    /// Returns whether the fleet has news since the last rest.
+    pub fn has_news(&self) -> bool {
+        self.0.state.lock().has_news
+    }
+
     /// Waits until the fleet has news, but not longer than that; returns whether it has.
     pub fn rest(&self, pause: Duration) -> bool {
         let until = Instant::now() + pause;
@@ -124,7 +129,7 @@ impl Shared {
                 Err(error) => {
                     let error = describe(&error);
                     if failed.as_ref() != Some(&error) {
-                        complain(&format!("cannot report to the fleet: {error}"));
+                        complain(&format!("cannot report to the fleet as {}: {error}", identity.device));
                         failed = Some(error);
                     }
                     buckets = None;

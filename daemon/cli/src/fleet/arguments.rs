@@ -8,13 +8,13 @@ use visiond_nats::Options;
 use visiond_system::exit::{Exit, ExitError};
 
 use super::failure::refuse;
-use crate::fleet_buckets::Buckets;
+use crate::fleet_buckets::{Buckets, check_servers};
 
 /// Flags that select the servers.
 #[derive(Debug, Clone, clap::Args)]
 pub struct ServerArgs {
     /// Connect to these NATS servers, nats://HOST or tls://HOST, several with commas [default: NATS_URL, otherwise nats://localhost:4222]
-    #[arg(long, value_name = "SERVERS")]
+    #[arg(long, value_name = "SERVERS", value_parser = servers)]
     nats: Option<String>,
 }
 
@@ -56,6 +56,10 @@ pub fn operator() -> String {
 /// Parses the name of a device or group.
 pub fn name(text: &str) -> Result<String, String> {
     check_name(text).map(|()| text.to_owned())
+}
+
+fn servers(text: &str) -> Result<String, String> {
+    check_servers(text).map(|()| text.to_owned())
 }
 
 /// Parses the name of a bundle.

@@ -10,7 +10,7 @@ use crate::fleet_buckets::{Buckets, random_id};
 use crate::output::note;
 use crate::wall_clock::unix_s;
 
-/// Let no further device of a group switch until `resume`
+/// Pause the rollout of a group: no further device switches until `resume`
 #[derive(Debug, clap::Args)]
 pub struct PauseArgs {
     #[command(flatten)]
@@ -19,12 +19,12 @@ pub struct PauseArgs {
     #[command(flatten)]
     target: TargetArgs,
 
-    /// Why, for others
+    /// Reason shown to other operators
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
 }
 
-/// Go on with a rollout that was paused or stopped, or whose command was ended
+/// Continue a rollout that was paused or stopped, or whose command was ended
 #[derive(Debug, clap::Args)]
 pub struct ResumeArgs {
     #[command(flatten)]
@@ -53,7 +53,7 @@ pub struct RollbackArgs {
     #[command(flatten)]
     target: TargetArgs,
 
-    /// Why, for others
+    /// Reason shown to other operators
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
 
@@ -67,7 +67,10 @@ pub fn pause(args: &PauseArgs) -> Result<Exit, ExitError> {
     let mut buckets = args.servers.open()?;
     let (desired, revision) = read_desired(&mut buckets, &args.target)?;
     if desired.progress == Progress::Done {
-        let message = format!("the rollout of {} {} is done: nothing is left to pause", args.target, desired.version);
+        let message = format!(
+            "the rollout of {} {} is done: use `visiond fleet rollback` to go back",
+            args.target, desired.version
+        );
         return Err(ExitError::new(Exit::Failure, message));
     }
     let why = args.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
@@ -84,7 +87,10 @@ pub fn resume(args: &ResumeArgs) -> Result<Exit, ExitError> {
     if desired.progress != Progress::Done {
         let max_failed_percent = args.max_failed.unwrap_or(desired.limits.max_failed_percent);
         let limits = Limits { max_failed_percent, ..desired.limits };
-        let resumed = Desired { progress: Progress::Running, reason: None, limits, ..desired };
+        // A pause is not time in which a version showed what it does.
+        let wave_since_unix_s =
+            if desired.progress == Progress::Running { desired.wave_since_unix_s } else { unix_s() };
+        let resumed = Desired { progress: Progress::Running, reason: None, limits, wave_since_unix_s, ..desired };
         write(&mut buckets, &args.target, &resumed, revision)?;
     }
     if args.no_wait { Ok(Exit::Success) } else { drive(&mut buckets, &args.target) }

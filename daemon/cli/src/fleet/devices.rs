@@ -112,7 +112,10 @@ pub fn forget(args: &ForgetArgs) -> Result<Exit, ExitError> {
     check_name(&args.device).map_err(|reason| ExitError::new(Exit::Usage, reason))?;
     let mut buckets = args.servers.open()?;
     if !buckets.delete_reported(&args.device).map_err(refuse)? {
-        return Err(ExitError::new(Exit::Input, format!("no device {} has reported", args.device)));
+        return Err(ExitError::new(
+            Exit::Input,
+            format!("no device {} has reported: check the name with `visiond fleet devices`", args.device),
+        ));
     }
     note(&format!("{} is no longer listed", args.device));
     Ok(Exit::Success)

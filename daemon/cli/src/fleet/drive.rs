@@ -86,12 +86,13 @@ pub fn drive(buckets: &mut Buckets, target: &TargetArgs) -> Result<Exit, ExitErr
                     return Ok(exit);
                 }
             }
-            Err(Fault::Nats(NatsError::LostRace { .. })) => continue,
+            // Somebody else has written: the next look decides.
+            Err(Fault::Nats(NatsError::LostRace { .. })) => {}
             // Devices go on; the next wave has time.
             Err(Fault::Nats(error)) => {
                 let error = describe(&error);
                 if away.as_ref() != Some(&error) {
-                    complain(&error);
+                    complain(&format!("{error}; tries again"));
                     away = Some(error);
                 }
             }
@@ -171,9 +172,13 @@ fn ended(target: &TargetArgs, desired: &Desired, counts: &Counts, group: &Group)
             target.name, target.group
         )),
         Progress::Paused => complain(&format!("paused: {reason}; `{again}` goes on")),
+        Progress::Done if desired.is_rollback && counts.failed > 0 => {
+            complain(&format!("{} devices could not go back: give them a newer version", counts.failed));
+        }
         Progress::Running | Progress::Done => {}
     }
     Some(match desired.progress {
+        Progress::Done if desired.is_rollback && counts.failed > 0 => Exit::Model,
         Progress::Stopped => Exit::Model,
         Progress::Paused => Exit::Failure,
         Progress::Running | Progress::Done => Exit::Success,

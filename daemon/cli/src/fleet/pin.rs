@@ -26,12 +26,12 @@ pub struct PinArgs {
     #[arg(value_name = "VERSION", value_parser = version)]
     version: Option<u64>,
 
-    /// Why, for others
+    /// Reason shown to other operators
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
 }
 
-/// Let a device use what its group gets again
+/// Remove the pin of a device, so that it uses the version of its group
 #[derive(Debug, clap::Args)]
 pub struct UnpinArgs {
     #[command(flatten)]
@@ -61,7 +61,7 @@ pub fn pin(args: &PinArgs) -> Result<Exit, ExitError> {
 pub fn unpin(args: &UnpinArgs) -> Result<Exit, ExitError> {
     let mut buckets = args.servers.open()?;
     if !buckets.delete_pin(&args.device, &args.bundle).map_err(refuse)? {
-        let message = format!("{} has no pin for {}", args.device, args.bundle);
+        let message = format!("{} has no pin for {}: check both names", args.device, args.bundle);
         return Err(ExitError::new(Exit::Input, message));
     }
     note(&format!("{} uses the version of its group", args.device));

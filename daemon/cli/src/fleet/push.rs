@@ -1,13 +1,15 @@
 //! `visiond fleet init` and `push`: make the buckets, and put bundles into the object store.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use visiond_bundle::{Index, SourceError};
+use visiond_bundle::{Index, SourceError, key_list_files};
 use visiond_system::exit::{Exit, ExitError};
 
 use super::arguments::ServerArgs;
 use super::failure::refuse;
-use crate::bundle::refuse_bundle;
+use super::rollout::is_whole;
+use crate::bundle::{refuse_bundle, refuse_key_list};
+use crate::fleet_buckets::Buckets;
 use crate::output::note;
 use crate::progress::Progress;
 
@@ -28,9 +30,13 @@ pub struct PushArgs {
     #[command(flatten)]
     servers: ServerArgs,
 
-    /// Bundles that `visiond bundle sign` has signed
+    /// Bundles that `visiond bundle sign` has signed; with --keys, a list of keys
     #[arg(value_name = "BUNDLE", required = true)]
     bundles: Vec<PathBuf>,
+
+    /// Push a list of keys, which devices then trust instead of the one before
+    #[arg(long, conflicts_with = "again")]
+    keys: bool,
 
     /// Replace a version that is there with other contents
     #[arg(long)]
@@ -41,7 +47,7 @@ pub struct PushArgs {
 pub fn init(args: &InitArgs) -> Result<Exit, ExitError> {
     let mut buckets = args.servers.open()?;
     buckets.create(args.replicas).map_err(refuse)?;
-    note("the fleet's buckets are there: push a bundle, and start `visiond bundle follow` on devices");
+    note("the fleet's buckets exist: push a bundle, and start `visiond bundle follow` on devices");
     Ok(Exit::Success)
 }
 
@@ -49,14 +55,19 @@ pub fn init(args: &InitArgs) -> Result<Exit, ExitError> {
 pub fn push(args: &PushArgs) -> Result<Exit, ExitError> {
     let mut buckets = args.servers.open()?;
     for path in &args.bundles {
+        if args.keys {
+            push_keys(&mut buckets, path)?;
+            continue;
+        }
         let index = Index::of(path).map_err(refuse_bundle)?;
         let Index { name, version, bytes, .. } = &index;
         match Index::ask_version(&mut buckets, name, *version) {
-            Ok(there) if there.sha256 == index.sha256 => {
+            // Its file may have been deleted.
+            Ok(there) if there.sha256 == index.sha256 && is_whole(&mut buckets, name, *version)? => {
                 note(&format!("{name} {version} is already there"));
                 continue;
             }
-            Ok(_) if !args.again => {
+            Ok(there) if there.sha256 != index.sha256 && !args.again => {
                 let message = format!(
                     "{name} {version} is there with other contents: make these the next version, or use --again, which devices that have it \
                      do not notice"
@@ -78,7 +89,19 @@ pub fn push(args: &PushArgs) -> Result<Exit, ExitError> {
         })?;
         let text = index.to_toml();
         buckets.put_bytes(&Index::path_of_version(name, *version), text.as_bytes()).map_err(refuse)?;
-        note(&format!("{name} {version} is there: `visiond fleet rollout {name} {version}` gives it to devices"));
+        note(&format!(
+            "{name} {version} is in the store: `visiond fleet rollout {name} {version}` gives it to devices"
+        ));
     }
     Ok(Exit::Success)
+}
+
+/// Pushes a list of keys.
+fn push_keys(buckets: &mut Buckets, path: &Path) -> Result<(), ExitError> {
+    let (list, files) = key_list_files(path, buckets).map_err(refuse_key_list)?;
+    for (name, text) in files {
+        buckets.put_bytes(&name, &text).map_err(refuse)?;
+    }
+    note(&format!("version {} of the list of keys is there: devices that have one before take it", list.version));
+    Ok(())
 }

@@ -5,12 +5,13 @@ use std::time::Duration;
 use visiond_bundle::{Index, SourceError};
 use visiond_config::parse_duration;
 use visiond_fleet::{Desired, Limits, Progress, Window, admit};
+use visiond_nats::NatsError;
 use visiond_system::exit::{Exit, ExitError};
 
 use super::arguments::{ServerArgs, TargetArgs, operator, version};
 use super::drive::{Group, drive};
 use super::failure::refuse;
-use crate::fleet_buckets::random_id;
+use crate::fleet_buckets::{Buckets, random_id};
 use crate::output::note;
 use crate::value_parsers::duration;
 use crate::wall_clock::unix_s;
@@ -46,12 +47,16 @@ pub struct Args {
     soak: Duration,
 
     /// Do not wait for devices that have not reported for this long; they use the version when they come
-    #[arg(long, value_name = "TIME", default_value = "1h", value_parser = duration)]
+    #[arg(long, value_name = "TIME", default_value = "1h", value_parser = offline)]
     offline_after: Duration,
 
     /// Switch devices only at this local time, such as 22:00-05:00 or 'Mon..Fri 22:00-05:00'; may be repeated
     #[arg(long, value_name = "TIMES", value_parser = window)]
     window: Vec<String>,
+
+    /// Begin though no device of the group follows the bundle yet
+    #[arg(long)]
+    allow_empty: bool,
 
     /// Begin the first wave and exit; `visiond fleet resume` begins the next ones
     #[arg(long)]
@@ -72,14 +77,10 @@ Examples:
 pub fn run(args: &Args) -> Result<Exit, ExitError> {
     let mut buckets = args.servers.open()?;
     let TargetArgs { name, group } = &args.target;
-    match Index::ask_version(&mut buckets, name, args.version) {
-        Ok(_) => {}
-        Err(SourceError::Missing { .. }) => {
-            let message =
-                format!("{name} {} is not in the fleet's store: put it there with `visiond fleet push`", args.version);
-            return Err(ExitError::new(Exit::Input, message));
-        }
-        Err(error) => return Err(ExitError::new(Exit::Input, error)),
+    if !is_whole(&mut buckets, name, args.version)? {
+        let message =
+            format!("{name} {} is not in the fleet's store: put it there with `visiond fleet push`", args.version);
+        return Err(ExitError::new(Exit::Input, message));
     }
     let (before, revision) = buckets.desired(group, name).map_err(refuse)?.unzip();
     // A record that cannot be read is replaced.
@@ -94,6 +95,8 @@ pub fn run(args: &Args) -> Result<Exit, ExitError> {
     waves.dedup();
     let good = before.as_ref().map(|before| match before.progress {
         Progress::Done => Some(before.version),
+        // What it left is worse.
+        _ if before.is_rollback => Some(before.version),
         _ => before.before,
     });
     let mut desired = Desired {
@@ -119,14 +122,35 @@ pub fn run(args: &Args) -> Result<Exit, ExitError> {
         windows: args.window.clone(),
     };
     let devices = Group::read(&mut buckets, &args.target).map_err(refuse)?;
+    if devices.len() == 0 && !args.allow_empty {
+        let message = format!(
+            "no device in {group} follows {name}: start `visiond bundle follow` on devices, check --group (`visiond fleet devices`), or use \
+             --allow-empty"
+        );
+        return Err(ExitError::new(Exit::Input, message));
+    }
     desired.admitted = admit(&desired, &devices.members(), now);
     buckets.write_desired(group, name, &desired, revision).map_err(refuse)?;
-    note(&format!("{} {} begins in {group}, which has {} devices", name, args.version, devices.len()));
+    note(&format!("{} {} begins in {group} (devices: {})", name, args.version, devices.len()));
     if args.no_wait {
         note(&format!("`visiond fleet resume {name} --group {group}` begins the waves after the first"));
         return Ok(Exit::Success);
     }
     drive(&mut buckets, &args.target)
+}
+
+/// Returns whether a version is in the store, its file and its index.
+pub fn is_whole(buckets: &mut Buckets, name: &str, version: u64) -> Result<bool, ExitError> {
+    let index = match Index::ask_version(buckets, name, version) {
+        Ok(index) => index,
+        Err(SourceError::Missing { .. }) => return Ok(false),
+        Err(error) => return Err(ExitError::new(Exit::Input, error)),
+    };
+    match buckets.object(&index.path()) {
+        Ok(info) => Ok(info.size == index.bytes),
+        Err(NatsError::MissingObject { .. }) => Ok(false),
+        Err(error) => Err(refuse(error)),
+    }
 }
 
 /// Checks that the version may follow what the group should use now.
@@ -136,7 +160,8 @@ fn check_order(args: &Args, before: &Desired) -> Result<(), ExitError> {
     let newest = before.before.map_or(before.version, |older| older.max(before.version));
     let message = if before.progress == Progress::Running {
         format!(
-            "a rollout of {name} {} in {group} is under way: end it first with `visiond fleet pause {name} --group {group}`",
+            "a rollout of {name} {} in {group} is under way: begin its next waves with `visiond fleet resume {name} --group {group}`, or stop it \
+             with `visiond fleet pause {name} --group {group}`",
             before.version
         )
     } else if version == before.version && before.progress != Progress::Done {
@@ -144,7 +169,10 @@ fn check_order(args: &Args, before: &Desired) -> Result<(), ExitError> {
             "the rollout of {name} {version} in {group} is not over: go on with `visiond fleet resume {name} --group {group}`"
         )
     } else if version == before.version {
-        return Err(ExitError::new(Exit::Model, format!("{group} has {name} {version} already")));
+        return Err(ExitError::new(
+            Exit::Model,
+            format!("{group} has {name} {version} already: see `visiond fleet status`"),
+        ));
     } else if version <= newest {
         format!(
             "{name} {version} is not newer than {newest}, which {group} had: publish its files as a newer version, or go one version back with \
@@ -157,13 +185,22 @@ fn check_order(args: &Args, before: &Desired) -> Result<(), ExitError> {
 }
 
 fn share(text: &str) -> Result<f64, String> {
-    percent(text).and_then(|share| if share > 0.0 { Ok(share) } else { Err("a wave has more than 0 %".to_owned()) })
+    percent(text)
+        .and_then(|share| if share > 0.0 { Ok(share) } else { Err("a wave must have more than 0 %".to_owned()) })
 }
 
 pub fn percent(text: &str) -> Result<f64, String> {
     let number = text.trim().trim_end_matches('%').trim_end();
     let number = number.parse::<f64>().ok().filter(|number| (0.0..=100.0).contains(number));
     number.ok_or_else(|| "expected percent: a number from 0 to 100".to_owned())
+}
+
+fn offline(text: &str) -> Result<Duration, String> {
+    let time = duration(text)?;
+    let is_longer = time >= Duration::from_secs(20 * 60);
+    is_longer
+        .then_some(time)
+        .ok_or_else(|| "expected at least 20min, because devices report every 15 minutes".to_owned())
 }
 
 fn soak(text: &str) -> Result<Duration, String> {

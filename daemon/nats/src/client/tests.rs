@@ -219,7 +219,7 @@ proptest! {
                 let bucket = Bucket::unchecked("b");
                 let _ = bucket.get(&mut client, "a").await;
                 let _ = bucket.create(&mut client, "a", b"1").await;
-                let _ = bucket.entries(&mut client, ">", |_, _| ControlFlow::Continue(())).await;
+                let _ = bucket.entries(&mut client, ">", |_, _, _| ControlFlow::Continue(())).await;
                 let store = Store::unchecked("b");
                 let _ = store.put(&mut client, "a", &mut &b"1"[..], |_| {}).await;
                 let _ = store.list(&mut client, |_| ControlFlow::Continue(())).await;
