@@ -178,7 +178,15 @@ fn a_build_that_is_killed_is_begun_again_and_a_half_written_engine_is_never_used
     // What a write that was cut would leave.
     fs::write(built.join("model.engine"), "ftrt").unwrap();
     fs::remove_file(device.desk.path("stub/wait")).unwrap();
-    let output = device.follow().output().unwrap();
+    // A process that was just being started keeps the lock of the killed one until it runs.
+    let mut output = None;
+    wait_until("the lock", || {
+        let followed = device.follow().output().unwrap();
+        let is_free = !stderr(&followed).contains("another `visiond bundle follow` uses");
+        output = Some(followed);
+        is_free
+    });
+    let output = output.unwrap();
     assert!(output.status.success(), "{}", stderr(&output));
     assert_eq!(device.model(), Path::new("built/model.engine"));
     let engine = fs::read(device.desk.path("models/street/current/built/model.engine")).unwrap();

@@ -72,7 +72,7 @@ Examples:
   visiond reload                            load the changed configuration
 
 This program is built without the commands that prepare and test: detect, probe, capture, build, inspect, bench, verify, \
-bundle, selftest and top.";
+bundle, fleet, selftest and top.";
 
 /// The commands.
 #[derive(Debug, Subcommand)]
@@ -110,7 +110,9 @@ pub fn command() -> clap::Command {
         let name = format!("{group}{}", command.get_name());
         let log = log.iter().map(|arg| match arg.get_id().as_str() {
             "log_level" if name == "run" => arg.clone().help(format!("{LEVELS} [default: `log.level`]")),
-            _ => arg.clone().hide(NO_LOG.contains(&name.as_str()) || name.starts_with("bundle")),
+            _ => arg.clone().hide(
+                NO_LOG.contains(&name.as_str()) || ["bundle", "fleet"].iter().any(|group| name.starts_with(group)),
+            ),
         });
         with_table(command.args(log), &exit_table(&name))
     };
@@ -126,7 +128,7 @@ fn with_table(command: clap::Command, table: &str) -> clap::Command {
     command.after_help(format!("{examples}{table}"))
 }
 
-/// Commands that log nothing, as all of `bundle` do; they accept the log options anyway.
+/// Commands that log nothing, as all of `bundle` and `fleet` do; they accept the log options anyway.
 const NO_LOG: [&str; 6] = ["reload", "trace", "top", "systemd-unit", "completions", "man"];
 
 /// Returns the rows of [`Exit::TABLE`] that the command can exit with.
@@ -139,10 +141,15 @@ fn exit_table(command: &str) -> String {
         "inspect" => &[Config, Model],
         "capture" => &[Config, Input],
         "check" | "bundle keys" => &[Config],
-        "bundle install" | "bundle follow" => &[Config, Model, Input, GpuLost, Differs],
+        "bundle install" | "bundle rebuild" | "bundle follow" => &[Config, Model, Input, GpuLost, Differs],
+        "bundle make" => &[Config, Model, Input, Differs],
         "bundle verify" => &[Config, Model, Input],
         "bundle sign" => &[Config, Input],
-        "bundle" | "bundle make" | "bundle inspect" | "bundle list" | "bundle rollback" | "bundle publish" => &[Input],
+        "fleet" | "fleet init" | "fleet status" | "fleet devices" | "fleet forget" | "fleet pin" | "fleet unpin" => {
+            &[Config, Input]
+        }
+        "fleet push" | "fleet rollout" | "fleet resume" | "fleet rollback" | "fleet pause" => &[Config, Model, Input],
+        "bundle" | "bundle inspect" | "bundle list" | "bundle rollback" | "bundle publish" => &[Input],
         "probe" | "selftest" => &[Input],
         _ => &[],
     };

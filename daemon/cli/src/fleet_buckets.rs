@@ -251,6 +251,11 @@ impl Buckets {
         range: Range<u64>,
         take: &mut dyn FnMut(&[u8]) -> ControlFlow<()>,
     ) -> Result<(), NatsError> {
+        if range.end > info.size {
+            let (bucket, name) = (BUNDLES_STORE.to_owned(), info.name.clone());
+            let what = format!("has {} bytes, and {} were expected", info.size, range.end);
+            return Err(NatsError::BrokenObject { bucket, name, what });
+        }
         let store = self.store()?;
         let position = self.positions.entry(info.nuid.clone()).or_default();
         self.runtime.block_on(store.read_range(&mut self.client, info, range, position, take))

@@ -108,7 +108,7 @@ With --once, the status is 0 if the newest version is in use, or if a fleet want
 Examples:
   sudo visiond bundle follow --source https://models.example/bundles street
   sudo visiond bundle follow --source /media/stick --once street door
-  sudo NATS_CREDS=/etc/visiond-nats.creds visiond bundle follow --source tls://nats.example --group north street
+  sudo -E visiond bundle follow --source tls://nats.example --group north street
 
 NATS_CREDS, NATS_USER, NATS_PASSWORD, NATS_TOKEN, NATS_CA, NATS_CERT and NATS_KEY log in to NATS as they do for the program `nats`.";
 

@@ -119,15 +119,14 @@ pub struct Args {
 const AFTER_HELP: &str = "\
 Without pictures, a device installs the model if it can be loaded there.
 
-Each model of the bundle that this machine can load must detect what the reference has, and one must be loadable. The status is 8
-if one differs: then no bundle is written.
+Each model of the bundle that this machine can load must detect what the reference has, and one must be loadable. The status is 8 if one differs: then no bundle is written.
 
 Examples:
   visiond bundle make yolo11n.onnx --name street --version 7
   visiond detect --json --model yolo11n.onnx pictures/* > expected.json
   visiond bundle make yolo11n.onnx --name street --version 7 \\
     --pictures pictures --reference expected.json --max-latency-p99-ms 40
-  visiond bundle make yolo11n.onnx --name street --version 8 --build '--fp16 --shape images=8x3x640x640'";
+  visiond bundle make yolo11n.onnx --name street --version 8 --build '--fp16'";
 
 fn version(text: &str) -> Result<u64, String> {
     text.parse().map_err(|_| "expected a whole number, such as 2".to_owned())

@@ -64,14 +64,14 @@ pub struct Args {
 }
 
 const AFTER_HELP: &str = "\
-The command runs until every device that is online has finished. If it is ended, devices whose turn it was go on, and
-`visiond fleet resume` begins the next waves.
+The command runs until every device that is online has finished. If it is ended, devices of the current wave continue, and `visiond fleet resume` begins the next waves.
 
 The status is 0 once all waves have succeeded, 4 if too many devices failed.
 
 Examples:
   visiond fleet rollout street 7 --group north
-  visiond fleet rollout street 7 --waves 1,10,50 --max-failed 2 --soak 1h --window 'Mon..Fri 22:00-05:00'";
+  visiond fleet rollout street 7 --waves 1,10,50 --max-failed 2 --soak 1h
+  visiond fleet rollout street 7 --window 'Mon..Fri 22:00-05:00'";
 
 /// Begins a rollout.
 pub fn run(args: &Args) -> Result<Exit, ExitError> {

@@ -180,7 +180,7 @@ mod tests {
 
     #[test]
     fn a_broken_configuration_still_names_the_device() {
-        let found = Configured::of("[[camera]\n[device]\nname = \"gate-7\"\ntime_zone = \"UTC\"\n");
+        let found = Configured::of("[[camera]]\nname = door\n[device]\nname = \"gate-7\"\ntime_zone = \"UTC\"\n");
         assert_eq!((found.name.as_deref(), found.time_zone), (Some("gate-7"), Some(TimeZone::UTC)));
         let none = Configured::of("[device]\nname = 7\ntime_zone = \"Mars\"");
         assert_eq!((none.name, none.time_zone), (None, None));
