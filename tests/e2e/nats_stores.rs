@@ -69,6 +69,35 @@ async fn entries(client: &mut Client, bucket: &Bucket, pattern: &str) -> BTreeMa
 }
 
 #[test]
+fn keys_that_change_all_the_time_are_all_read_and_the_reading_ends() {
+    let server = NatsServer::start();
+    run(async {
+        let mut client = connect(&server).await;
+        let bucket = Bucket::create_if_missing(&mut client, "fleet", &BUCKET).await.unwrap();
+        let keys: Vec<_> = (0..5).map(|number| format!("gate-{number}")).collect();
+        for key in &keys {
+            bucket.put(&mut client, key, b"0").await.unwrap();
+        }
+        let mut writer = connect(&server).await;
+        let write = async {
+            for number in 0_u64.. {
+                bucket.put(&mut writer, &keys[number as usize % 5], number.to_string().as_bytes()).await.unwrap();
+            }
+        };
+        let read = async {
+            for _ in 0..50 {
+                let all = entries(&mut client, &bucket, ">").await;
+                assert!(all.keys().eq(&keys), "{all:?}");
+            }
+        };
+        tokio::select! {
+            () = write => {}
+            () = read => {}
+        }
+    });
+}
+
+#[test]
 fn a_bucket_keeps_values_and_only_one_of_two_writers_wins() {
     let server = NatsServer::start();
     run(async {

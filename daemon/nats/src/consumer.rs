@@ -30,6 +30,8 @@ const EXPIRES_WHILE_BEHIND: Duration = Duration::from_secs(2);
 const CREATED_WITHIN: Duration = Duration::from_secs(4);
 /// When the server removes a consumer that nobody reads from.
 const INACTIVE: Duration = Duration::from_secs(60);
+/// How often a reader of what is there goes on after what has come meanwhile.
+const MOST_ROUNDS: u32 = 5;
 /// The pause before a reader starts again for the first time; the next ones are longer.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -57,8 +59,10 @@ pub struct StreamReader {
     /// How often it started again since the last message or heartbeat, and since when.
     restarts: u32,
     failing_since: Option<Instant>,
-    /// Whether it reads every message from here on, and not the last one of each subject.
-    is_settled: bool,
+    /// How often it has gone on after what was there when it began; then it reads every message, not the last one of each subject.
+    rounds: u32,
+    /// The sequence up to which it reads what is there.
+    until: Option<u64>,
 }
 
 #[derive(Debug)]
@@ -105,7 +109,8 @@ impl StreamReader {
             pending: None,
             restarts: 0,
             failing_since: None,
-            is_settled: false,
+            rounds: 0,
+            until: None,
         }
     }
 
@@ -120,22 +125,31 @@ impl StreamReader {
     /// If no server answers in time, or forbids it.
     pub async fn next_present(&mut self, client: &mut Client) -> Result<Option<Delivered>, NatsError> {
         loop {
-            while !self.is_caught_up() {
+            while !self.is_caught_up() && self.until.is_none_or(|until| self.last < until) {
+                if self.until.is_none() {
+                    self.until = Some(self.newest(client).await?);
+                    continue;
+                }
                 if let Some(delivered) = self.step(client).await? {
                     return Ok(Some(delivered));
                 }
             }
-            if self.is_settled || self.start != Start::LastOfEach {
+            // A message that was replaced meanwhile is gone, and the new one is not among those that were there at first. What is
+            // replaced all the time must not keep the reader for ever, so what the server calls pending does not count alone.
+            let newest = self.newest(client).await?;
+            if newest <= self.last || self.rounds == MOST_ROUNDS || self.start != Start::LastOfEach {
+                // The next call has as many rounds.
+                self.rounds = self.rounds.min(1);
                 return Ok(None);
             }
-            // A message that was replaced meanwhile is gone, and the server does not count the new one as pending.
-            self.is_settled = true;
-            let newest = stream::info(client, &self.stream).await?.map_or(0, |info| info.state.last_seq);
-            if newest <= self.last {
-                return Ok(None);
-            }
-            (self.consumer, self.pending) = (None, None);
+            self.rounds += 1;
+            (self.consumer, self.pending, self.until) = (None, None, Some(newest));
         }
+    }
+
+    /// Returns the sequence of the newest message of the stream, whatever its subject.
+    async fn newest(&self, client: &mut Client) -> Result<u64, NatsError> {
+        Ok(stream::info(client, &self.stream).await?.map_or(0, |info| info.state.last_seq))
     }
 
     /// Waits for the next message. Cancel-safe: no message is lost if the future is dropped.
@@ -263,7 +277,7 @@ impl StreamReader {
             "headers_only": self.headers_only,
         });
         match (self.last, self.start) {
-            (0, Start::LastOfEach) if self.is_settled => config["deliver_policy"] = "all".into(),
+            (0, Start::LastOfEach) if self.rounds > 0 => config["deliver_policy"] = "all".into(),
             (0, Start::After(0)) => config["deliver_policy"] = "all".into(),
             (0, Start::LastOfEach) => config["deliver_policy"] = "last_per_subject".into(),
             (0, Start::After(last)) | (last, _) => {
