@@ -120,11 +120,11 @@ impl Shared {
         let (mut buckets, mut pause, mut failed) = (None, APART, None);
         loop {
             match self.turn(&mut buckets, options, identity, interval) {
-                Ok(()) => {
+                Ok(has_reported) => {
                     if failed.take().is_some() {
                         note("reports reach the fleet again");
                     }
-                    pause = APART;
+                    pause = if has_reported { APART } else { Duration::ZERO };
                 }
                 Err(error) => {
                     let error = describe(&error);
@@ -133,21 +133,21 @@ impl Shared {
                         failed = Some(error);
                     }
                     buckets = None;
-                    pause = (pause * 2).min(LONGEST_PAUSE);
+                    pause = (pause.max(APART) * 2).min(LONGEST_PAUSE);
                 }
             }
             thread::sleep(pause);
         }
     }
 
-    /// Reports what there is, and waits until there is more, or the fleet has news.
+    /// Reports what there is, and waits until there is more; returns whether there was something.
     fn turn(
         &self,
         buckets: &mut Option<Buckets>,
         options: &Options,
         identity: &Identity,
         interval: Duration,
-    ) -> Result<(), NatsError> {
+    ) -> Result<bool, NatsError> {
         let open = match buckets {
             Some(open) => open,
             none => none.insert(Buckets::open(options.clone())?),
@@ -157,7 +157,8 @@ impl Shared {
             let state = self.state.lock();
             (state.written, state.bundles.clone())
         };
-        if !bundles.is_empty() {
+        let has_something = !bundles.is_empty();
+        if has_something {
             let (group, visiond) = (group.clone(), env!("CARGO_PKG_VERSION").to_owned());
             open.put_reported(device, &Reported { format: 1, group, visiond, at_unix_s: unix_s(), bundles })?;
             self.state.lock().arrived = written;
@@ -173,6 +174,6 @@ impl Shared {
                 break;
             }
         }
-        Ok(())
+        Ok(has_something)
     }
 }
