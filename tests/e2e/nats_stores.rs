@@ -78,12 +78,14 @@ fn keys_that_change_all_the_time_are_all_read_and_the_reading_ends() {
         for key in &keys {
             bucket.put(&mut client, key, b"0").await.unwrap();
         }
-        let mut writer = connect(&server).await;
-        let write = async {
+        // Together they replace all keys between two requests of the reader.
+        let write = async |mut writer: Client| {
             for number in 0_u64.. {
                 bucket.put(&mut writer, &keys[number as usize % 5], number.to_string().as_bytes()).await.unwrap();
             }
         };
+        let (one, two) = (connect(&server).await, connect(&server).await);
+        let (three, four) = (connect(&server).await, connect(&server).await);
         let read = async {
             for _ in 0..50 {
                 let all = entries(&mut client, &bucket, ">").await;
@@ -91,7 +93,10 @@ fn keys_that_change_all_the_time_are_all_read_and_the_reading_ends() {
             }
         };
         tokio::select! {
-            () = write => {}
+            () = write(one) => {}
+            () = write(two) => {}
+            () = write(three) => {}
+            () = write(four) => {}
             () = read => {}
         }
     });

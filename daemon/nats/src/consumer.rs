@@ -3,6 +3,8 @@
 //! A reader has an ephemeral pull consumer, and asks for a bounded number of messages at a time. The server numbers what it
 //! delivers: after a gap, a lost connection or a lost consumer, the reader makes another one that starts after the last message.
 
+use std::collections::HashSet;
+use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
 use serde::Deserialize;
@@ -30,8 +32,6 @@ const EXPIRES_WHILE_BEHIND: Duration = Duration::from_secs(2);
 const CREATED_WITHIN: Duration = Duration::from_secs(4);
 /// When the server removes a consumer that nobody reads from.
 const INACTIVE: Duration = Duration::from_secs(60);
-/// How often a reader of what is there goes on after what has come meanwhile.
-const MOST_ROUNDS: u32 = 5;
 /// The pause before a reader starts again for the first time; the next ones are longer.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -59,8 +59,6 @@ pub struct StreamReader {
     /// How often it started again since the last message or heartbeat, and since when.
     restarts: u32,
     failing_since: Option<Instant>,
-    /// How often it has gone on after what was there when it began; then it reads every message, not the last one of each subject.
-    rounds: u32,
     /// The sequence up to which it reads what is there.
     until: Option<u64>,
 }
@@ -109,7 +107,6 @@ impl StreamReader {
             pending: None,
             restarts: 0,
             failing_since: None,
-            rounds: 0,
             until: None,
         }
     }
@@ -119,37 +116,23 @@ impl StreamReader {
         self.pending == Some(0)
     }
 
-    /// Returns the next message that is in the stream by now; `None` if there is none.
+    /// Returns the next of the messages that were in the stream at the first call; `None` if there is none. One that was replaced
+    /// meanwhile is gone: [`last_of_each`] finds the new one.
     ///
     /// # Errors
     /// If no server answers in time, or forbids it.
     pub async fn next_present(&mut self, client: &mut Client) -> Result<Option<Delivered>, NatsError> {
-        loop {
-            while !self.is_caught_up() && self.until.is_none_or(|until| self.last < until) {
-                if self.until.is_none() {
-                    self.until = Some(self.newest(client).await?);
-                    continue;
-                }
-                if let Some(delivered) = self.step(client).await? {
-                    return Ok(Some(delivered));
-                }
+        // What is replaced all the time must not keep the reader for ever, so what the server calls pending does not count alone.
+        let until = match self.until {
+            Some(until) => until,
+            None => *self.until.insert(newest(client, &self.stream).await?),
+        };
+        while !self.is_caught_up() && self.last < until {
+            if let Some(delivered) = self.step(client).await? {
+                return Ok(Some(delivered));
             }
-            // A message that was replaced meanwhile is gone, and the new one is not among those that were there at first. What is
-            // replaced all the time must not keep the reader for ever, so what the server calls pending does not count alone.
-            let newest = self.newest(client).await?;
-            if newest <= self.last || self.rounds == MOST_ROUNDS || self.start != Start::LastOfEach {
-                // The next call has as many rounds.
-                self.rounds = self.rounds.min(1);
-                return Ok(None);
-            }
-            self.rounds += 1;
-            (self.consumer, self.pending, self.until) = (None, None, Some(newest));
         }
-    }
-
-    /// Returns the sequence of the newest message of the stream, whatever its subject.
-    async fn newest(&self, client: &mut Client) -> Result<u64, NatsError> {
-        Ok(stream::info(client, &self.stream).await?.map_or(0, |info| info.state.last_seq))
+        Ok(None)
     }
 
     /// Waits for the next message. Cancel-safe: no message is lost if the future is dropped.
@@ -277,7 +260,6 @@ impl StreamReader {
             "headers_only": self.headers_only,
         });
         match (self.last, self.start) {
-            (0, Start::LastOfEach) if self.rounds > 0 => config["deliver_policy"] = "all".into(),
             (0, Start::After(0)) => config["deliver_policy"] = "all".into(),
             (0, Start::LastOfEach) => config["deliver_policy"] = "last_per_subject".into(),
             (0, Start::After(last)) | (last, _) => {
@@ -327,6 +309,48 @@ impl Consumer {
         let subject = format!("$JS.API.CONSUMER.MSG.NEXT.{stream}.{}", self.name);
         client.request_messages(self.reader, &subject, wanted.to_string().as_bytes()).await;
     }
+}
+
+/// Gives the last message of each subject that matches a filter to `take`, until it breaks: of each subject that has one
+/// throughout the call, once or more often, one that is not older than the call. Remembers the subjects.
+///
+/// # Errors
+/// If no server answers in time, or forbids it.
+pub async fn last_of_each(
+    client: &mut Client,
+    stream: &str,
+    filter: &str,
+    mut take: impl FnMut(&Client, Delivered) -> Result<ControlFlow<()>, NatsError>,
+) -> Result<(), NatsError> {
+    let mut seen = HashSet::new();
+    let mut reader = StreamReader::new(stream, filter, Start::LastOfEach, false);
+    while let Some(delivered) = reader.next_present(client).await? {
+        seen.insert(delivered.message.subject.clone());
+        if take(client, delivered)?.is_break() {
+            return Ok(());
+        }
+    }
+    if reader.until == Some(newest(client, stream).await?) {
+        return Ok(());
+    }
+    // What was replaced before it was read.
+    for subject in stream::subjects(client, stream, filter).await? {
+        if seen.contains(&subject) {
+            continue;
+        }
+        let mut reader = StreamReader::new(stream, &subject, Start::LastOfEach, false);
+        if let Some(delivered) = reader.next_present(client).await?
+            && take(client, delivered)?.is_break()
+        {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// Returns the sequence of the newest message of a stream, whatever its subject.
+async fn newest(client: &mut Client, stream: &str) -> Result<u64, NatsError> {
+    Ok(stream::info(client, stream).await?.map_or(0, |info| info.state.last_seq))
 }
 
 fn read(stream: &str) -> String {

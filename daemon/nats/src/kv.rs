@@ -8,7 +8,7 @@ use bytes::Bytes;
 
 use crate::answer::WRONG_LAST_SEQUENCE;
 use crate::client::{Client, Stored};
-use crate::consumer::{Delivered, Start, StreamReader};
+use crate::consumer::{self, Delivered, Start, StreamReader};
 use crate::error::NatsError;
 use crate::protocol::ServerMessage;
 use crate::stream::{self, NewStream, StreamInfo};
@@ -154,8 +154,8 @@ impl Bucket {
     /// and the time when it was stored, by the server's clock, in seconds since 1970. The pattern is a key
     /// whose words may be `*`, any word, and at the end `>`, one or more words.
     ///
-    /// Requests up to 512 values at a time, and holds one. After a lost connection it goes on where it was: a key that has changed in the
-    /// meantime comes again.
+    /// Requests up to 512 values at a time, and holds one, and all keys. Each key that has a value throughout the call comes, however
+    /// often it changes, and one that changes may come twice. After a lost connection it goes on where it was.
     ///
     /// # Errors
     /// If no server answers in time.
@@ -165,16 +165,16 @@ impl Bucket {
         pattern: &str,
         mut take: impl FnMut(&str, Entry, u64) -> ControlFlow<()>,
     ) -> Result<(), NatsError> {
-        let mut reader = self.reader(pattern)?;
-        while let Some(delivered) = reader.next_present(client).await? {
-            let Some(Change { key, revision, stored_unix_s, value: Some(value) }) = self.change(delivered) else {
-                continue;
-            };
-            if take(&key, Entry { value, revision }, stored_unix_s).is_break() {
-                break;
-            }
-        }
-        Ok(())
+        let filter = self.filter(pattern)?;
+        consumer::last_of_each(client, &self.stream, &filter, |_, delivered| {
+            Ok(match self.change(delivered) {
+                Some(Change { key, revision, stored_unix_s, value: Some(value) }) => {
+                    take(&key, Entry { value, revision }, stored_unix_s)
+                }
+                _ => ControlFlow::Continue(()),
+            })
+        })
+        .await
     }
 
     /// Watches the keys that match `pattern`, see [`Bucket::entries`]: first their values, then each change.
@@ -182,7 +182,8 @@ impl Bucket {
     /// # Errors
     /// If the pattern is invalid.
     pub fn watch(&self, pattern: &str) -> Result<Watch, NatsError> {
-        Ok(Watch { bucket: self.clone(), reader: self.reader(pattern)? })
+        let reader = StreamReader::new(&self.stream, &self.filter(pattern)?, Start::LastOfEach, false);
+        Ok(Watch { bucket: self.clone(), reader })
     }
 
     /// Returns a bucket that may not exist.
@@ -212,7 +213,8 @@ impl Bucket {
         Ok(format!("{}{key}", self.prefix))
     }
 
-    fn reader(&self, pattern: &str) -> Result<StreamReader, NatsError> {
+    /// Returns the subjects that a pattern of keys means.
+    fn filter(&self, pattern: &str) -> Result<String, NatsError> {
         let words = match pattern.strip_suffix('>') {
             Some("") => None,
             // One word more.
@@ -223,7 +225,7 @@ impl Bucket {
             let (what, allowed) = ("pattern of keys", "a key whose words may be `*`, and the last one `>`");
             return Err(NatsError::Name { name: pattern.to_owned(), what, allowed });
         }
-        Ok(StreamReader::new(&self.stream, &format!("{}{pattern}", self.prefix), Start::LastOfEach, false))
+        Ok(format!("{}{pattern}", self.prefix))
     }
 
     async fn last(&self, client: &mut Client, key: &str) -> Result<Option<(u64, ServerMessage)>, NatsError> {
@@ -336,10 +338,10 @@ mod tests {
             assert!(matches!(bucket.subject(key), Err(NatsError::Name { .. })), "{key}");
         }
         for pattern in [">", "gate-7.>", "*", "*.model", "a.*.>", "gate-7"] {
-            assert!(bucket.reader(pattern).is_ok(), "{pattern}");
+            assert_eq!(bucket.filter(pattern).unwrap(), format!("$KV.fleet.{pattern}"));
         }
         for pattern in ["", "gate>", "a.>.b", "a*", ".>", "a b.>", "a..>"] {
-            assert!(matches!(bucket.reader(pattern), Err(NatsError::Name { .. })), "{pattern}");
+            assert!(matches!(bucket.filter(pattern), Err(NatsError::Name { .. })), "{pattern}");
         }
     }
 }

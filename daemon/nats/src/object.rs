@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::client::{Client, Request};
-use crate::consumer::{Start, StreamReader};
+use crate::consumer::{self, Start, StreamReader};
 use crate::error::NatsError;
 use crate::kv::bucket_name;
 use crate::protocol::ServerMessage;
@@ -295,14 +295,11 @@ impl Store {
         mut take: impl FnMut(ObjectInfo) -> ControlFlow<()>,
     ) -> Result<(), NatsError> {
         let filter = format!("$O.{}.M.>", self.name);
-        let mut reader = StreamReader::new(&self.stream, &filter, Start::LastOfEach, false);
-        while let Some(delivered) = reader.next_present(client).await? {
+        consumer::last_of_each(client, &self.stream, &filter, |client, delivered| {
             let info = self.parse(client, &delivered.message.payload)?;
-            if !info.deleted && take(info).is_break() {
-                break;
-            }
-        }
-        Ok(())
+            Ok(if info.deleted { ControlFlow::Continue(()) } else { take(info) })
+        })
+        .await
     }
 
     /// Deletes an object; returns whether there was one.

@@ -1,5 +1,7 @@
 //! Streams of JetStream: what buckets and object stores are made of.
 
+use std::collections::HashMap;
+
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::{Value, json};
@@ -66,6 +68,35 @@ pub async fn info(client: &mut Client, stream: &str) -> Result<Option<StreamInfo
         Ok(info) => Ok(Some(info)),
         Err(NatsError::Refused { refusal, .. }) if refusal.err_code == STREAM_NOT_FOUND => Ok(None),
         Err(error) => Err(error),
+    }
+}
+
+/// Returns the subjects of a stream's messages that match a filter.
+pub async fn subjects(client: &mut Client, stream: &str, filter: &str) -> Result<Vec<String>, NatsError> {
+    #[derive(Deserialize)]
+    struct Page {
+        /// Of all pages.
+        #[serde(default)]
+        total: usize,
+        state: Subjects,
+    }
+    #[derive(Deserialize)]
+    struct Subjects {
+        /// With the number of messages of each.
+        #[serde(default)]
+        subjects: Option<HashMap<String, u64>>,
+    }
+    let (what, api) = (format!("query the stream {stream}"), format!("$JS.API.STREAM.INFO.{stream}"));
+    let mut all = Vec::new();
+    loop {
+        let payload = json!({ "subjects_filter": filter, "offset": all.len() }).to_string();
+        let request = Request { what: &what, subject: &api, headers: &[], payload: payload.as_bytes() };
+        let page: Page = client.ask(&request).await?;
+        let before = all.len();
+        all.extend(page.state.subjects.unwrap_or_default().into_keys());
+        if all.len() >= page.total || all.len() == before {
+            return Ok(all);
+        }
     }
 }
 
