@@ -41,7 +41,7 @@ pub use key_list::{
     KEY_LIST, KeyList, KeyListError, KeysUpdated, ListedKey, SignedKeyList, key_list_files, publish_key_list,
     sign_key_list,
 };
-pub use manifest::{BundleFile, BundleModel, Manifest, Proof};
+pub use manifest::{BundleFile, BundleModel, Live, Manifest, Proof};
 pub use read::Bundle;
 pub use signature::{Signer, TrustedKeys};
 pub use source::{BundleSource, FolderSource, Piece, SourceError, Take};

@@ -64,6 +64,9 @@ pub struct Manifest {
     /// How a device proves that the model works there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub proof: Option<Proof>,
+    /// How a device compares it with the version in use.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub live: Option<Live>,
     /// All files, in the archive's order.
     #[serde(rename = "file")]
     pub files: Vec<BundleFile>,
@@ -109,6 +112,15 @@ pub struct Proof {
     pub max_latency_p99_ms: Option<f64>,
 }
 
+/// What a comparison with the version in use must show, on live frames of the device's cameras.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Live {
+    /// The least share of the detections of the version in use that it finds as well.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub min_found: Option<f64>,
+}
+
 /// A file of a bundle.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -135,6 +147,7 @@ impl Manifest {
             card: None,
             models: Vec::new(),
             proof: None,
+            live: None,
             files: Vec::new(),
         }
     }
@@ -225,6 +238,10 @@ impl Manifest {
         }
         if let Some(both) = paths.iter().find(|path| folders.contains(**path)) {
             return Err(format!("{both:?} must be a file or a folder, not both"));
+        }
+        let min_found = self.live.as_ref().and_then(|live| live.min_found);
+        if min_found.is_some_and(|share| !(0.0..=1.0).contains(&share)) {
+            return Err("`min_found` must be between 0 and 1".to_owned());
         }
         self.check_named(&paths)
     }

@@ -54,6 +54,8 @@ pub enum Step {
     Building,
     /// Its signature and contents are verified, and its model proves itself on this machine.
     Proving,
+    /// It runs beside the version in use on live frames, and is compared with it.
+    Comparing,
     /// The cameras use it, and it goes back by itself if they fare worse.
     Watching,
     /// It was refused before any camera used it.

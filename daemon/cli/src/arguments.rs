@@ -72,7 +72,7 @@ Examples:
   visiond reload                            load the changed configuration
 
 This program is built without the commands that prepare and test: detect, probe, capture, build, inspect, bench, verify, \
-bundle, fleet, selftest and top.";
+compare, bundle, fleet, selftest and top.";
 
 /// The commands.
 #[derive(Debug, Subcommand)]
@@ -136,7 +136,7 @@ fn exit_table(command: &str) -> String {
     use Exit::{Config, Differs, Failure, GpuLost, Input, Model, Output, Success, Usage};
     let others: &[Exit] = match command {
         "run" | "detect" | "build" | "bench" => &[Config, Model, Input, GpuLost],
-        "verify" => &[Config, Model, Input, GpuLost, Differs],
+        "verify" | "compare" => &[Config, Model, Input, GpuLost, Differs],
         "reload" => &[Config, Model, GpuLost],
         "inspect" => &[Config, Model],
         "capture" => &[Config, Input],

@@ -1,6 +1,7 @@
 //! `visiond bundle`: makes, signs and installs bundles, which bring a model to devices with the proof that it works there.
 
 mod child;
+mod comparison;
 mod engine;
 mod failure;
 mod follow;

@@ -37,6 +37,8 @@ mod bundle;
 #[cfg(feature = "workbench")]
 mod capture;
 #[cfg(feature = "workbench")]
+mod compare;
+#[cfg(feature = "workbench")]
 mod detect;
 #[cfg(feature = "workbench")]
 mod fleet;

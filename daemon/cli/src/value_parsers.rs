@@ -12,6 +12,12 @@ pub fn fraction(text: &str) -> Result<f64, String> {
     number.ok_or_else(|| "expected a number from 0 to 1".to_owned())
 }
 
+/// Parses a number of frames in a second, above zero.
+pub fn rate(text: &str) -> Result<f64, String> {
+    let number = text.parse::<f64>().ok().filter(|number| (0.001..=1000.0).contains(number));
+    number.ok_or_else(|| "expected a number from 0.001 to 1000".to_owned())
+}
+
 /// Parses a duration above zero, such as `10s`.
 pub fn duration(text: &str) -> Result<Duration, String> {
     let time = parse_duration(text).ok().filter(|time| !time.is_zero());

@@ -3,7 +3,7 @@
 use clap::Subcommand;
 use visiond_system::exit::{Exit, ExitError};
 
-use crate::{bench, build, bundle, capture, detect, fleet, inspect, probe, selftest, top, verify};
+use crate::{bench, build, bundle, capture, compare, detect, fleet, inspect, probe, selftest, top, verify};
 
 /// The commands.
 #[derive(Debug, Subcommand)]
@@ -15,6 +15,7 @@ pub enum WorkbenchCommand {
     Inspect(inspect::Args),
     Bench(bench::Args),
     Verify(verify::Args),
+    Compare(compare::Args),
     Bundle(Box<bundle::Args>),
     Fleet(Box<fleet::Args>),
     Selftest(Box<selftest::Args>),
@@ -32,6 +33,7 @@ impl WorkbenchCommand {
             Self::Inspect(args) => args.json,
             Self::Bench(args) => args.json,
             Self::Verify(args) => args.json,
+            Self::Compare(args) => args.json,
             Self::Bundle(args) => args.prints_json(),
             Self::Fleet(args) => args.prints_json(),
             Self::Selftest(args) => args.json,
@@ -49,6 +51,7 @@ impl WorkbenchCommand {
             Self::Inspect(args) => inspect::run(args),
             Self::Bench(args) => bench::run(args),
             Self::Verify(args) => verify::run(args),
+            Self::Compare(args) => compare::run(args),
             Self::Bundle(args) => bundle::run(*args),
             Self::Fleet(args) => fleet::run(*args),
             Self::Selftest(args) => selftest::run(*args),

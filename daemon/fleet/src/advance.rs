@@ -87,7 +87,8 @@ pub fn outcome(desired: &Desired, member: &Member<'_>, now_unix_s: u64) -> Outco
         Some(left) => report.current.is_some_and(|current| current < left),
         None => report.current == version,
     };
-    let is_under_way = matches!(report.step, Step::Fetching | Step::Building | Step::Proving | Step::Watching);
+    let is_under_way =
+        matches!(report.step, Step::Fetching | Step::Building | Step::Proving | Step::Comparing | Step::Watching);
     let is_newer = report.current > version && !desired.is_rollback;
     if !is_admitted(member.device, desired) {
         // What it did by itself says nothing about the rollout.

@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use parking_lot::Mutex;
 use tokio::sync::watch;
+use visiond_annotate::rgb_converter::{RgbConverter, RgbError};
 use visiond_annotate::trails::{Tails, Trails};
 use visiond_frames::clock::{Clock, SystemClock};
 use visiond_frames::frame::Frame;
@@ -137,8 +138,45 @@ struct ViewState {
     newest_of_model: (u64, u64),
     /// How many clients have seen the newest image of each [`PictureStream`] and wait for the next, or for a copy.
     waiting_clients: [usize; 2],
-    /// Clients that want a copy of the next frame of the model.
-    copies: Vec<SyncSender<OwnedFrame>>,
+    /// Clients that want a copy of the next frame of a model.
+    copies: Vec<WantedCopy>,
+}
+
+/// A client that wants a copy of a model's next frame.
+#[derive(Debug)]
+pub(crate) struct WantedCopy {
+    /// The model; `None`: whichever is next.
+    model: Option<Arc<str>>,
+    /// Tells it from the others.
+    client: Arc<()>,
+    send: SyncSender<ModelFrame>,
+}
+
+impl WantedCopy {
+    /// Whether a frame with this message is wanted.
+    fn wants(&self, message: Option<&Arc<Message>>) -> bool {
+        self.model.as_ref().is_none_or(|wanted| message.is_some_and(|message| *message.model.name == **wanted))
+    }
+}
+
+/// A copy of a frame that a model ran on, with the message about it.
+#[derive(Debug)]
+pub struct ModelFrame {
+    /// The frame.
+    pub frame: OwnedFrame,
+    /// The message.
+    pub message: Arc<Message>,
+}
+
+impl ModelFrame {
+    /// Returns the frame's width, height and pixels: three bytes each, red, green and blue, row by row.
+    ///
+    /// # Errors
+    /// The frame cannot be converted.
+    pub fn rgb(&self) -> Result<(u32, u32, Vec<u8>), RgbError> {
+        let picture = RgbConverter::default().make(&self.frame.view()?)?;
+        Ok((picture.width(), picture.height(), picture.into_raw()))
+    }
 }
 
 impl ViewState {
@@ -271,7 +309,7 @@ impl CameraView {
     fn leave(self: &Arc<Self>, waiting: WaitingFrame) {
         let Some(mut state) = self.state.try_lock() else { return };
         // The encoder may fetch the frame at once; it then waits on this lock until the frame is stored.
-        if state.busy || state.has_newer(&waiting) || !self.queue.try_push(self) {
+        if state.busy || state.has_newer(&waiting) || !self.is_of_use(&state, &waiting) || !self.queue.try_push(self) {
             return;
         }
         if !waiting.is_preview {
@@ -285,23 +323,42 @@ impl CameraView {
         self.preview_due_ns.store(NEVER, Ordering::Relaxed);
     }
 
+    /// Whether a client has a use for a frame, which one that waits for another model's has not.
+    fn is_of_use(&self, state: &ViewState, waiting: &WaitingFrame) -> bool {
+        let is_wanted = |copy: &WantedCopy| !waiting.is_preview && copy.wants(waiting.message.as_ref());
+        state.copies.is_empty() || self.watchers() > 0 || state.copies.iter().any(is_wanted)
+    }
+
     /// Returns how many clients watch now.
     pub fn watchers(&self) -> usize {
         self.newest.iter().map(NewestPictures::watchers).sum()
     }
 
-    /// Waits for a copy of the model's next frame, ignoring the limit of images per second; `None` if none arrived in time.
+    /// Waits for a copy of the next frame that a model runs on, ignoring the limit of images per second; `None` if none arrived in time.
     pub fn frame(&self, timeout: Duration) -> Option<OwnedFrame> {
+        self.copy_of_next(None, timeout).map(|copy| copy.frame)
+    }
+
+    /// Waits for a copy of the next frame that this model runs on, with its message; otherwise the same as [`CameraView::frame`].
+    pub fn frame_of(&self, model: &str, timeout: Duration) -> Option<ModelFrame> {
+        self.copy_of_next(Some(model.into()), timeout)
+    }
+
+    fn copy_of_next(&self, model: Option<Arc<str>>, timeout: Duration) -> Option<ModelFrame> {
         if !self.queue.ensure_threads() {
             return None;
         }
         let (send, copy) = sync_channel(1);
+        let client = Arc::new(());
         let mut state = self.state.lock();
-        state.copies.push(send);
+        state.copies.push(WantedCopy { model, client: Arc::clone(&client), send });
         state.next_ns = 0;
         drop(state);
-        let _waiting = WaitingClient::new(self, PictureStream::Model);
-        copy.recv_timeout(timeout).ok()
+        let waiting = WaitingClient::new(self, PictureStream::Model);
+        let copy = copy.recv_timeout(timeout).ok();
+        drop(waiting);
+        self.state.lock().copies.retain(|wanted| !Arc::ptr_eq(&wanted.client, &client));
+        copy
     }
 
     /// Waits for the next image of `stream`, with boxes or without.
@@ -361,7 +418,8 @@ impl CameraView {
         let mut state = self.state.lock();
         let mask_changes = self.mask_changes();
         let WaitingFrame { frame, message, is_preview, is_shown } = state.waiting.take()?;
-        let copies = if is_preview { Vec::new() } else { std::mem::take(&mut state.copies) };
+        let is_wanted = |copy: &mut WantedCopy| !is_preview && copy.wants(message.as_ref());
+        let copies = state.copies.extract_if(.., is_wanted).collect();
         let given = |stream: &PictureStream| match stream {
             PictureStream::Shown => is_shown,
             PictureStream::Model => !is_preview,
@@ -372,6 +430,14 @@ impl CameraView {
         };
         let (plain, overlay) = (watched(false), watched(true));
         Some(TakenFrame { frame, message, is_preview, mask_changes, copies, plain, overlay })
+    }
+
+    /// Sends a copy of a frame to a client that still waits for it, unless it has other privacy masks than the camera's.
+    pub(crate) fn give(&self, wanted: &WantedCopy, copy: ModelFrame, mask_changes: u64) {
+        let _state = self.state.lock();
+        if mask_changes == self.mask_changes() {
+            let _ = wanted.send.try_send(copy);
+        }
     }
 
     /// Sends an image to the clients that watch one of `streams`, unless it has other privacy masks than the camera's.
@@ -684,7 +750,7 @@ pub(crate) struct TakenFrame {
     pub is_preview: bool,
     /// See [`Picture::mask_changes`].
     pub mask_changes: u64,
-    pub copies: Vec<SyncSender<OwnedFrame>>,
+    pub copies: Vec<WantedCopy>,
     /// The streams that a client watches without boxes.
     pub plain: Vec<PictureStream>,
     /// The streams that a client watches with boxes.

@@ -25,7 +25,7 @@ use visiond_system::priority::{Rank, give_way};
 use visiond_system::process::CpuWatch;
 use visiond_telemetry::trace;
 
-use crate::camera_view::{CameraView, OwnedFrame, Picture, TakenFrame};
+use crate::camera_view::{CameraView, ModelFrame, OwnedFrame, Picture, TakenFrame};
 use crate::encoder_queue::{EncoderQueue, Job};
 
 /// JPEG quality; a 1080p image has about 200 KB.
@@ -140,9 +140,12 @@ impl Tools {
     /// Makes the results that clients requested from a frame: copies, an image, an image with boxes.
     fn make(&mut self, view: &CameraView, taken: TakenFrame) -> Result<(), EncodeError> {
         let TakenFrame { frame, message, is_preview, mask_changes, copies, plain, overlay } = taken;
-        for send in copies {
-            // A client that no longer waits needs no copy.
-            let _ = send.try_send(OwnedFrame::copy_of(frame.layout, frame.bytes(&mut self.copy)?)?);
+        // A frame of a model has a message.
+        if let Some(message) = &message {
+            for wanted in &copies {
+                let copy = OwnedFrame::copy_of(frame.layout, frame.bytes(&mut self.copy)?)?;
+                view.give(wanted, ModelFrame { frame: copy, message: Arc::clone(message) }, mask_changes);
+            }
         }
         if plain.is_empty() && overlay.is_empty() {
             return Ok(());

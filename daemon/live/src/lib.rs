@@ -13,7 +13,7 @@ mod recent_events;
 
 pub use self::broadcast::{Broadcast, Delivered, Filter, Subscription, Wanted};
 pub use self::camera_view::{
-    CameraView, OwnedFrame, Picture, PictureStream, PreviewPhase, PreviewStatus, ViewError, Watch,
+    CameraView, ModelFrame, OwnedFrame, Picture, PictureStream, PreviewPhase, PreviewStatus, ViewError, Watch,
 };
 pub use self::live::{Live, LiveBundle};
 pub use self::preview_feed::PreviewFeed;

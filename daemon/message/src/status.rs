@@ -196,8 +196,18 @@ pub struct StageFacts {
 }
 
 /// The steps of a rollout, as [`RolloutStatus::step`] has them.
-pub const ROLLOUT_STEPS: [&str; 9] =
-    ["up_to_date", "unreachable", "waiting", "fetching", "building", "proving", "watching", "refused", "went_back"];
+pub const ROLLOUT_STEPS: [&str; 10] = [
+    "up_to_date",
+    "unreachable",
+    "waiting",
+    "fetching",
+    "building",
+    "proving",
+    "comparing",
+    "watching",
+    "refused",
+    "went_back",
+];
 
 /// The version of a bundle that a model is.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -256,6 +266,7 @@ impl fmt::Display for BundleStatus {
             ("fetching", None) => write!(f, ", fetching{version}")?,
             ("building", _) => write!(f, ", building the engine of{version}")?,
             ("proving", _) => write!(f, ", proving{version}")?,
+            ("comparing", _) => write!(f, ", comparing{version} with it")?,
             ("watching", _) => write!(f, ", new and watched")?,
             ("refused", _) => write!(f, ", version{version} is refused")?,
             ("went_back", _) => write!(f, ", went back from version{version}")?,
@@ -444,6 +455,7 @@ mod tests {
         assert_eq!(text("fetching", Some(40), None), "street 7, fetching 8: 40 %");
         assert_eq!(text("building", None, None), "street 7, building the engine of 8");
         assert_eq!(text("proving", None, None), "street 7, proving 8");
+        assert_eq!(text("comparing", None, None), "street 7, comparing 8 with it");
         assert_eq!(text("waiting", None, Some("at night")), "street 7, waits for 8: at night");
         assert_eq!(text("refused", None, Some("it is slow")), "street 7, version 8 is refused: it is slow");
         assert_eq!(text("went_back", None, Some("no frames")), "street 7, went back from version 8: no frames");

@@ -39,7 +39,7 @@ use visiond_telemetry::metrics::{CameraMetrics, LaneMetrics};
 use visiond_telemetry::trace;
 use visiond_tracker::TrackReport;
 
-pub use self::ignored::IgnoredArea;
+pub use self::ignored::{IgnoredArea, drop_ignored};
 pub use self::joiner::{FrameTicket, Joiner, Ticket};
 pub use self::message::message_of;
 pub use self::publish_gate::{Passing, PublishGate};
@@ -192,7 +192,7 @@ impl Collector {
     /// Drops the detections in the camera's ignored areas, before anything else knows of them. Allocates nothing.
     pub fn drop_ignored(&self, frame: &FrameFacts, model: &ModelFacts, detections: &mut Vec<Detection>) {
         let up = self.view_spec.orientation;
-        ignored::drop_ignored(&self.ignored, up, frame, &model.labels, detections);
+        drop_ignored(&self.ignored, up, (frame.width, frame.height), &model.labels, detections);
     }
 
     /// Finds the track of each detection; of none if the model's objects are not tracked.

@@ -162,6 +162,7 @@ fn step_name(step: Step) -> &'static str {
         Step::Fetching => "fetching",
         Step::Building => "building",
         Step::Proving => "proving",
+        Step::Comparing => "comparing",
         Step::Watching => "watching",
         Step::Refused => "refused",
         Step::WentBack => "went_back",

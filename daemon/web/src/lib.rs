@@ -15,6 +15,7 @@ mod commands;
 mod compress;
 mod errors;
 mod event_files;
+mod frames;
 #[cfg(feature = "fuzz")]
 pub mod fuzz;
 mod guard;

@@ -20,7 +20,7 @@ use crate::compress::compress;
 use crate::errors::{Problem, as_problem};
 use crate::guard::{self, Guard, Trusted};
 use crate::state::AppState;
-use crate::{api, commands, event_files, metrics, page, pictures, shapes, stream};
+use crate::{api, commands, event_files, frames, metrics, page, pictures, shapes, stream};
 
 /// The largest body of a request, in bytes.
 const BODY_BYTES: usize = 64 << 10;
@@ -54,6 +54,7 @@ pub fn router(state: AppState, guard: &Arc<Guard>) -> Router {
         .route("/api/v1/cameras", get(api::cameras))
         .route("/api/v1/cameras/{name}", get(api::camera))
         .route("/api/v1/cameras/{name}/detections", get(api::detections_of))
+        .route("/api/v1/cameras/{name}/frame", get(frames::frame))
         .route("/api/v1/cameras/{name}/snapshot", get(pictures::snapshot))
         .route("/api/v1/cameras/{name}/settings", get(commands::settings).post(commands::set_camera))
         .route("/api/v1/cameras/{name}/rules/{rule}/settings", post(commands::set_rule))

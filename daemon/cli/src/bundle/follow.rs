@@ -34,6 +34,7 @@ use visiond_web::status::report::StatusReport;
 use self::fleet::{Fleet, FleetArgs, random};
 use self::watch::{Before, FRAMES, Judge, Limits, Sample};
 use self::web_source::{WebSource, check_url};
+use super::comparison::{Running, compare_live};
 use super::failure::{refuse, refuse_key_list};
 use super::install::{note_left, warn_of_expiry};
 use super::proof::{Failed, ProofArgs, prove};
@@ -83,6 +84,10 @@ pub struct Args {
     /// Watch a new version for this long; 0 does not watch it
     #[arg(long, value_name = "TIME", default_value = "10min", value_parser = watch_time)]
     watch: Duration,
+
+    /// Before a new version is used, compare it for this long with the one in use, on live frames; 0 does not compare it
+    #[arg(long, value_name = "TIME", default_value = "2min", value_parser = watch_time)]
+    compare: Duration,
 
     /// Fetch at most this much in a second, such as 500KiB [default: no limit]
     #[arg(long, value_name = "SIZE", value_parser = size)]
@@ -608,7 +613,8 @@ impl Follower<'_> {
         state.following.write(ATTEMPT, Some(&attempt)).map_err(refuse)?;
         *self.proving.lock() = Some((state.name.to_owned(), before));
         let at_step = |step| state.set(step, Some(index.version), Some(index.version), None);
-        let proven = prove(candidate, &self.args.proof, &at_step);
+        let proven = prove(candidate, &self.args.proof, &at_step)
+            .and_then(|model| self.compare(state.name, candidate, &model, &at_step));
         if matches!(proven, Err(Failed::Other(_))) {
             // A service manager stops all processes of a service, and this one may be the last to get its signal.
             thread::sleep(POLL);
@@ -622,6 +628,23 @@ impl Follower<'_> {
             Err(Failed::Proof(reason, _)) => Ok(Some((Exit::Differs, reason))),
             Err(Failed::Other(error)) => Ok(Some((error.exit, error.message))),
         }
+    }
+
+    /// Compares a model of a new version with those of the daemon that use the bundle, on live frames.
+    fn compare(&self, name: &str, candidate: &Candidate, model: &Path, at_step: &dyn Fn(Step)) -> Result<(), Failed> {
+        let Ok(Ok(client)) = self.daemon(name) else { return Ok(()) };
+        // If it does not answer just now, the next step says so.
+        let models = client.get_json("/api/v1/status").map_or(Vec::new(), |report| self.models(&report, name));
+        if self.args.compare.is_zero() || models.is_empty() {
+            return Ok(());
+        }
+        at_step(Step::Comparing);
+        let time = self.args.compare / models.len() as u32;
+        let config = self.args.config.as_deref();
+        models.iter().try_for_each(|running| {
+            let running = Running { address: &client.address, config, model: running };
+            compare_live(model, &candidate.manifest, &running, time)
+        })
     }
 
     /// Makes the daemon use the current version, and watches it.
@@ -878,10 +901,24 @@ impl Follower<'_> {
     }
 
     fn sample_of(&self, report: &StatusReport, name: &str) -> Sample {
+        Sample::of(report, self.has_file(name))
+    }
+
+    /// Returns the names of the daemon's models that run on whole frames and use a bundle.
+    fn models(&self, report: &StatusReport, name: &str) -> Vec<String> {
+        let has_file = self.has_file(name);
+        let ours = report.models.iter().filter(|model| model.on.is_none() && has_file(&model.file));
+        ours.map(|model| model.name.clone()).collect()
+    }
+
+    /// Returns what says whether a file is one of a bundle, of any version: before a reload, the daemon runs another one than the current
+    /// one.
+    fn has_file(&self, name: &str) -> impl Fn(&str) -> bool {
         let folder = fs::canonicalize(self.store.folder(name)).unwrap_or_else(|_| self.store.folder(name));
-        // Any version of it: before a reload the daemon runs another one than the current one.
-        let is_ours = |file: &Path| fs::canonicalize(file).as_deref().unwrap_or(file).starts_with(&folder);
-        Sample::of(report, |file| is_ours(Path::new(file)))
+        move |file| {
+            let file = Path::new(file);
+            fs::canonicalize(file).as_deref().unwrap_or(file).starts_with(&folder)
+        }
     }
 }
 

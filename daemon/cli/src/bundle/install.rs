@@ -79,7 +79,7 @@ pub fn run(args: &Args) -> Result<Exit, ExitError> {
     note(&format!("{name} {version}: signed by the key {}", candidate.signer.id));
     warn_of_expiry(&candidate.manifest);
     match prove(&candidate, &args.proof, &|step| note_building(&name, version, step)) {
-        Ok(()) => {}
+        Ok(_) => {}
         Err(Failed::Proof(reason, remedy)) => {
             candidate.refuse(&reason).map_err(refuse)?;
             let message = format!("{name} {version} is refused, and the version in use stays: {reason}; {remedy}");

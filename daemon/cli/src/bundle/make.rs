@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use clap::{Command, FromArgMatches as _};
 use toml::value::Datetime;
-use visiond_bundle::{BundleError, BundleModel, EngineBuild, Fallback, Manifest, Proof, Sources, Trial, write};
+use visiond_bundle::{BundleError, BundleModel, EngineBuild, Fallback, Live, Manifest, Proof, Sources, Trial, write};
 use visiond_config::format_size;
 use visiond_engine::tensorrt::plan::is_plan_file;
 use visiond_engine::tensorrt::sidecar::Sidecar;
@@ -90,6 +90,10 @@ pub struct Args {
     /// Require that 99 of 100 frames take at most this time from the frame to its detections
     #[arg(long, value_name = "MS", requires = "reference", help_heading = "Proof")]
     max_latency_p99_ms: Option<f64>,
+
+    /// On live frames of a device, require this share of what the version in use detects, 0 to 1; 0 requires nothing [default: 0.5]
+    #[arg(long, value_name = "SHARE", value_parser = fraction, help_heading = "Proof")]
+    min_found: Option<f64>,
 
     /// Do not try the bundle on this machine, which may have no GPU for its engines
     #[arg(long, help_heading = "Proof")]
@@ -211,6 +215,7 @@ pub fn run(args: Args) -> Result<Exit, ExitError> {
     if args.expires.is_some_and(|expires| expires.date.is_none()) {
         return Err(ExitError::new(Exit::Usage, "--expires must be a date, such as 2027-06-30"));
     }
+    manifest.live = args.min_found.map(|least| Live { min_found: Some(least) });
     manifest.minimum_visiond = args.minimum_visiond;
     (manifest.licence, manifest.notes, manifest.expires) = (args.licence, args.notes, args.expires);
     let default = || PathBuf::from(format!("{}-{}.visiond", manifest.name, manifest.version));

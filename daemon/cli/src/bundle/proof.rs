@@ -46,8 +46,8 @@ pub struct ProofArgs {
 }
 
 /// Runs the bundle's models until one can be loaded, and compares what it detects with the reference. Builds engines where the bundle
-/// wants that. `at_step` is called where the building and the proving begin.
-pub fn prove(candidate: &Candidate, limits: &ProofArgs, at_step: &dyn Fn(Step)) -> Result<(), Failed> {
+/// wants that. `at_step` is called where the building and the proving begin. Returns the path of the model that this machine uses.
+pub fn prove(candidate: &Candidate, limits: &ProofArgs, at_step: &dyn Fn(Step)) -> Result<PathBuf, Failed> {
     let proof = candidate.manifest.proof.as_ref();
     let limit_ms = proof.and_then(|proof| proof.max_latency_p99_ms);
     let mut last = None;
@@ -74,7 +74,7 @@ pub fn prove(candidate: &Candidate, limits: &ProofArgs, at_step: &dyn Fn(Step)) 
                 "the bundle has no pictures to prove that the model works: it can be loaded, which is all that is known",
             ),
         }
-        return Ok(());
+        return Ok(path);
     }
     let reason = last.map(|error| error.message).unwrap_or_default();
     let message = format!("none of the bundle's models can be used on this machine: {reason}");

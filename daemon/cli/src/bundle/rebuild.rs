@@ -36,7 +36,7 @@ pub fn run(args: &Args) -> Result<Exit, ExitError> {
     let candidate = args.store.open().unpack_current(&args.name).map_err(refuse)?;
     let (name, version) = (&args.name, candidate.manifest.version);
     match prove(&candidate, &args.proof, &|step| note_building(name, version, step)) {
-        Ok(()) => {}
+        Ok(_) => {}
         Err(Failed::Proof(reason, _)) => {
             let message = format!("{name} {version} stays as it was: {reason}; make a new version");
             return Err(ExitError::new(Exit::Differs, message));

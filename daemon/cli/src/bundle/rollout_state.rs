@@ -89,6 +89,7 @@ pub fn described(rollout: &Rollout) -> String {
         Step::Building => "gets its engine built for this machine's GPU",
         Step::Proving if rollout.reason.is_some() => "waits",
         Step::Proving => "proves itself",
+        Step::Comparing => "is compared with the version in use",
         Step::Watching => "is in use, and watched",
         Step::Refused => "is refused, and the version in use stays",
         Step::WentBack => "was left for the version before",

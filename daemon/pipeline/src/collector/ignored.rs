@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use visiond_engine::detector::{Detection, class_label};
-use visiond_frames::frame::FrameFacts;
 use visiond_kernels::polygon::Polygon;
 use visiond_kernels::view::Orientation;
 
@@ -17,18 +16,18 @@ pub struct IgnoredArea {
 }
 
 /// Removes the detections whose anchor, the middle of the box's lower edge as the model sees it, is in one of `areas`. A detection that
-/// is no object stays: without a box, or a class of a map of the frame.
+/// is no object stays: without a box, or a class of a map of the frame. `frame` is the frame's width and height.
 pub fn drop_ignored(
     areas: &[IgnoredArea],
     seen: Orientation,
-    frame: &FrameFacts,
+    frame: (u32, u32),
     labels: &[Arc<str>],
     detections: &mut Vec<Detection>,
 ) {
     if areas.is_empty() {
         return;
     }
-    let size = [frame.width, frame.height].map(f64::from);
+    let size = [frame.0, frame.1].map(f64::from);
     detections.retain(|detection| {
         let bounds = detection.box_in_source.filter(|_| detection.fraction.is_none());
         let Some(bounds) = bounds else { return true };

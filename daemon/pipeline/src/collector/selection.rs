@@ -19,7 +19,7 @@ pub struct Selection {
 
 impl Selection {
     /// Removes the other detections, whose order stays. Costs a look at each detection, and nothing without settings.
-    pub(crate) fn keep_wanted(&self, detections: &mut Vec<Detection>, labels: &[Arc<str>]) {
+    pub fn keep_wanted(&self, detections: &mut Vec<Detection>, labels: &[Arc<str>]) {
         if *self != Self::default() {
             detections.retain(|detection| self.keeps(detection, labels));
         }

@@ -304,7 +304,7 @@ fn update_of(model: &str) -> String {
          'title': bundle.name, \
          'release_summary': (rollout.reason | default(''))[:255], \
          'update_percentage': rollout.percent | default(none), \
-         'in_progress': rollout.step | default('') in ['fetching', 'building', 'proving']\
+         'in_progress': rollout.step | default('') in ['fetching', 'building', 'proving', 'comparing']\
          }} | to_json }}}}{{% endif %}}"
     )
 }

@@ -116,6 +116,7 @@ const STEPS = {
   fetching: 'fetching',
   building: 'building its engine',
   proving: 'proving',
+  comparing: 'comparing',
   watching: 'in use, and watched',
   refused: 'refused',
   went_back: 'went back from',

@@ -1,0 +1,78 @@
+//! Frames as models see them, without loss, each with the message about it: what another model can be compared with.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::rejection::{PathRejection, QueryRejection};
+use axum::extract::{Path, Query, State};
+use axum::http::header;
+use axum::response::{IntoResponse, Response};
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD as STANDARD;
+use serde::{Deserialize, Serialize};
+use tokio::task::spawn_blocking;
+use visiond_message::Message;
+
+use crate::errors::{Problem, no_camera};
+use crate::state::AppState;
+
+/// How long a client waits for a frame.
+const FRAME_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The query's parameters.
+#[derive(Deserialize)]
+pub struct FrameQuery {
+    model: Option<String>,
+}
+
+/// A frame with the message about it.
+#[derive(Serialize)]
+struct FrameAnswer {
+    message: Arc<Message>,
+    width: u32,
+    height: u32,
+    /// Three bytes for each pixel, row by row, in Base64.
+    rgb: String,
+}
+
+/// `GET /api/v1/cameras/{name}/frame`: the next frame that a model runs on.
+///
+/// Costs the encoder a copy of the frame, and a thread beside it the conversion and some 10 bytes for each pixel until it is sent.
+pub async fn frame(
+    State(state): State<AppState>,
+    name: Result<Path<String>, PathRejection>,
+    query: Result<Query<FrameQuery>, QueryRejection>,
+) -> Result<Response, Problem> {
+    let Path(name) = name.map_err(|rejection| Problem::bad_request(rejection.body_text()))?;
+    let Query(query) = query.map_err(|rejection| Problem::bad_request(rejection.body_text()))?;
+    let view = state.live.find(&name).ok_or_else(|| no_camera(&name))?;
+    let lanes = state.live.lanes();
+    let models = lanes.iter().flat_map(|lane| &lane.cameras).find(|camera| *camera.name == name).map(|it| it.models());
+    let models = models.unwrap_or_default();
+    let model = match query.model {
+        None => models.first().cloned(),
+        Some(wanted) => models.iter().find(|model| ***model == wanted).cloned(),
+    };
+    let Some(model) = model else {
+        let known: Vec<_> = models.iter().map(|model| &**model).collect();
+        let detail = format!("camera {name} has no such model on its frames: it has {}", known.join(", "));
+        return Err(Problem::not_found(detail));
+    };
+    let made = spawn_blocking(move || {
+        let frame = view.frame_of(&model, FRAME_TIMEOUT).ok_or_else(|| {
+            let seconds = FRAME_TIMEOUT.as_secs();
+            let detail = format!(
+                "model {model} ran on no frame of camera {name} within {seconds} s: see its state in /api/v1/cameras/{name} \
+                 and the log"
+            );
+            Problem::not_found(detail)
+        })?;
+        let cannot = |error: String| Problem::internal(format!("cannot convert a frame of camera {name}: {error}"));
+        let (width, height, pixels) = frame.rgb().map_err(|error| cannot(error.to_string()))?;
+        let answer = FrameAnswer { message: frame.message, width, height, rgb: STANDARD.encode(pixels) };
+        serde_json::to_vec(&answer).map_err(|error| cannot(error.to_string()))
+    });
+    // The panic hook has logged the panic.
+    let made = made.await.map_err(|_| Problem::internal("the conversion of the frame failed: see the log"))??;
+    Ok(([(header::CONTENT_TYPE, "application/json")], made).into_response())
+}
