@@ -102,7 +102,7 @@ fn help_fills_its_lines_up_to_the_width() {
     let list = root.split("\nCommands:\n").nth(1).unwrap().split("\n\n").next().unwrap();
     let names = list.lines().filter(|line| !line.starts_with("   ")).filter_map(|line| line.split_whitespace().next());
     let commands: Vec<_> = names.filter(|name| *name != "help").map(Some).chain([None]).collect();
-    assert_eq!(commands.len(), 19, "{commands:?}");
+    assert_eq!(commands.len(), 20, "{commands:?}");
     // Without a terminal and COLUMNS, 80 columns; at most 100.
     for (columns, width) in [(None, 80), (Some("90"), 90), (Some("120"), 100)] {
         for (command, option) in commands.iter().flat_map(|command| [(command, "-h"), (command, "--help")]) {
@@ -146,7 +146,7 @@ fn man_writes_pages_by_section_which_mandoc_accepts() {
         .collect();
     pages.sort();
     let expected = ["man1/visiond.1", "man1/visiond-run.1", "man5/visiond.toml.5"];
-    assert!(expected.iter().all(|page| pages.contains(&directory.join(page))) && pages.len() == 42, "{pages:?}");
+    assert!(expected.iter().all(|page| pages.contains(&directory.join(page))) && pages.len() == 43, "{pages:?}");
     assert!(std::fs::read_to_string(&pages[0]).unwrap().contains(" 1 2026-01-01 "));
     let lint = Command::new("mandoc").args(["-T", "lint", "-W", "warning"]).args(&pages).output();
     let lint = lint.expect("mandoc checks the manual pages: tests/setup --test installs it");

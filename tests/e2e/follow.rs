@@ -30,7 +30,8 @@ impl Desk {
         let folder = self.path("");
         let folder = folder.to_str().unwrap().trim_end_matches('/');
         let args = ["bundle", "follow", "street", "--key", "DIR/team.pub", "--store", "DIR/models", "--source", source];
-        follow.args(args.iter().chain(more).map(|arg| arg.replace("DIR", folder)));
+        let compare = if more.contains(&"--compare") { &[][..] } else { &["--compare", "0"] };
+        follow.args(args.iter().chain(compare).chain(more).map(|arg| arg.replace("DIR", folder)));
         follow.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         follow
     }
@@ -71,7 +72,7 @@ impl Desk {
     }
 
     /// Adds a key to the card, and makes a bundle that keeps what it promises.
-    fn make_with(&self, version: &str, key: &str) {
+    pub fn make_with(&self, version: &str, key: &str) {
         let card = fs::read_to_string(self.path("tiny.toml")).unwrap();
         fs::write(self.path("tiny.toml"), card.replace("[detect]\n", &format!("[detect]\n{key}\n"))).unwrap();
         let _ = fs::remove_file(self.path("expected.json"));

@@ -23,6 +23,7 @@ mod clear_login;
 mod clips;
 mod clock;
 mod commands;
+mod comparing;
 mod detect;
 mod documents;
 mod engines;

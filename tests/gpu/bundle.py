@@ -125,12 +125,13 @@ def measure(args, folder):
         marks = [("before", time.monotonic(), messages.stat().st_size)]
         time.sleep(args.seconds)
         follow = [args.visiond, "bundle", "follow", "objects", "--once", "--source", folder / "published", "--watch", f"{args.seconds:g}s"]
+        follow += ["--compare", f"{args.seconds:g}s"]
         with open(f"{args.log}.follow", "w") as log:
             follower = subprocess.Popen([*map(str, follow), *map(str, named), "--url", f"unix:{folder}/http.sock"], stderr=log)
         deadline = time.monotonic() + LIMIT
         while follower.poll() is None and time.monotonic() < deadline:
             now = step(folder)
-            if now in ("building", "proving", "watching") and now != marks[-1][0]:
+            if now in ("building", "proving", "comparing", "watching") and now != marks[-1][0]:
                 marks.append((now, time.monotonic(), messages.stat().st_size))
             time.sleep(0.02)
         marks.append(("end", time.monotonic(), messages.stat().st_size))
@@ -143,7 +144,13 @@ def measure(args, folder):
             process.wait(30)
         for server in servers:
             server.kill()
-    names = {"before": "version 1", "building": "while the engine is built", "proving": "while it is measured and proven", "watching": "version 2"}
+    names = {
+        "before": "version 1",
+        "building": "while the engine is built",
+        "proving": "while it is measured and proven",
+        "comparing": "while both are compared on live frames",
+        "watching": "version 2",
+    }
     for (name, since, begin), (_, until, end) in zip(marks, marks[1:]):
         found, missing = ages(messages, begin, end)
         if not found:

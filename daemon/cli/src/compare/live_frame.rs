@@ -60,7 +60,12 @@ impl LiveFrame {
     pub fn pixels(&self) -> Result<Vec<u8>, ExitError> {
         let needed = u64::from(self.width) * u64::from(self.height) * 3;
         let pixels = STANDARD.decode(&self.rgb).ok().filter(|pixels| pixels.len() as u64 == needed);
-        pixels.ok_or_else(|| ExitError::new(Exit::Failure, "the daemon gave a frame of another size than it says"))
+        pixels.ok_or_else(|| {
+            ExitError::new(
+                Exit::Failure,
+                "the daemon gave a frame of another size than it says: use the same visiond as the daemon",
+            )
+        })
     }
 
     /// Returns what the daemon's model detected, best first; `class_of` gives the class number of a label.

@@ -11,7 +11,7 @@ use visiond_engine::compare::Agreement;
 use visiond_system::logging::escape;
 use visiond_web::status::report::StatusReport;
 
-use super::Rival;
+use super::rival::Rival;
 use crate::text_table::TextTable;
 
 /// The fewest detections of the daemon's model that say something.

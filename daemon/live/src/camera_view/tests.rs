@@ -140,6 +140,41 @@ fn a_picture_is_made_once_for_all_watchers() {
 }
 
 #[test]
+fn a_client_gets_a_frame_of_the_model_that_it_wants_and_leaves_nothing_behind() {
+    let live = Live::new();
+    let (view, pool) = (live.view("door"), pool(4));
+    let wanted = "plates";
+    let offer_of = |model: &str, sequence: u64| {
+        let model = Arc::new(visiond_message::MessageModel { name: model.to_owned(), ..Default::default() });
+        let message = Message { sequence, model, ..message("door", &["cat"]) };
+        if let Some(frame) = frame(&pool, sequence) {
+            view.offer(&Arc::new(frame), &Arc::new(message));
+        }
+    };
+    let client = {
+        let view = Arc::clone(&view);
+        thread::spawn(move || view.frame_of(wanted, HANG))
+    };
+    wait_until("a frame to be wanted", || view.wanted());
+    for sequence in 0..10 {
+        offer_of("people", sequence);
+        assert!(view.wanted(), "a frame of another model is left alone");
+    }
+    wait_until("the client to have its frame", || {
+        offer_of("people", 10);
+        offer_of(wanted, 11);
+        client.is_finished()
+    });
+    let got = client.join().unwrap().unwrap();
+    assert_eq!((&*got.message.model.name, got.message.sequence), (wanted, 11));
+    let (width, height, pixels) = got.rgb().unwrap();
+    assert_eq!(pixels.len(), (width * height * 3) as usize);
+    assert!(view.frame_of("none", Duration::from_millis(1)).is_none());
+    assert!(view.state.lock().copies.is_empty(), "nobody waits any more");
+    wait_until("every buffer", || all_back(&pool, 4));
+}
+
+#[test]
 fn a_slow_models_frame_is_not_shown_after_a_newer_one_of_a_fast_model() {
     let live = Live::new();
     live.set_max_fps(1000.0);
