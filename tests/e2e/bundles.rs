@@ -193,9 +193,13 @@ fn a_model_that_detects_something_else_is_slow_or_cannot_be_loaded_is_refused_an
     refused(&desk.install("2", &[]), MODEL, "was refused here before (it detects something else");
     desk.make("3", &["--max-latency-p99-ms", "0.0001"]);
     refused(&desk.install("3", &[]), DIFFERS, "instead of 0.0001 ms; make a new version, or use --again");
+    desk.make("4", &["--max-memory", "1MiB", "--min-found", "0.7"]);
+    let shown = String::from_utf8(desk.succeed(&["inspect", "DIR/street-4.visiond"]).stdout).unwrap();
+    assert!(shown.contains(", 1 MiB of memory") && shown.contains("finds 0.7 of what the version in use"), "{shown}");
+    refused(&desk.install("4", &[]), DIFFERS, "of memory instead of 1 MiB; make a new version");
     fs::write(desk.path("tiny.onnx"), "no model").unwrap();
-    desk.make("4", &[]);
-    refused(&desk.install("4", &[]), MODEL, "none of the bundle's models can be used on this machine");
+    desk.make("5", &[]);
+    refused(&desk.install("5", &[]), MODEL, "none of the bundle's models can be used on this machine");
     assert_eq!(desk.versions(), [Some(1), None]);
     let left: Vec<_> = fs::read_dir(desk.path("models/street")).unwrap().map(|it| it.unwrap().file_name()).collect();
     assert!(

@@ -110,6 +110,9 @@ pub struct Proof {
     /// The longest that the 99th percentile of the time from a frame to its detections may be.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_latency_p99_ms: Option<f64>,
+    /// The most memory that a process which runs the model may have, in bytes; what is on the GPU does not count.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_memory_bytes: Option<u64>,
 }
 
 /// What a comparison with the version in use must show, on live frames of the device's cameras.

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 use visiond_bundle::{Bundle, EngineBuild, Fallback, KeyList, Manifest, SignedKeyList};
+use visiond_config::format_size;
 use visiond_system::exit::{Exit, ExitError};
 
 use super::failure::{refuse, refuse_key_list};
@@ -142,11 +143,15 @@ fn text(report: &BundleReport) -> String {
             proof.max_score_difference.map(|value| format!("scores within {value}")),
             proof.max_outside.map(|value| format!("{value} outside")),
             proof.max_latency_p99_ms.map(|value| format!("p99 {value} ms")),
+            proof.max_memory_bytes.map(|value| format!("{} of memory", format_size(value))),
         ];
         let limits: String = limits.into_iter().flatten().map(|limit| format!(", {limit}")).collect();
         format!("{} pictures{limits}", proof.pictures.len())
     });
     out += &labelled("proof", &proof);
+    if let Some(least) = manifest.live.as_ref().and_then(|live| live.min_found) {
+        out += &labelled("on devices", &format!("finds {least} of what the version in use detects on live frames"));
+    }
     for file in &manifest.files {
         out += &format!("  {:>12}  {}\n", file.bytes, file.path);
     }

@@ -14,11 +14,11 @@ use visiond_engine::tensorrt::sidecar::Sidecar;
 use visiond_system::exit::{Exit, ExitError};
 
 use super::failure::refuse;
-use super::proof::{Failed, compare, latency_p99_ms};
+use super::proof::{Failed, Needs, compare, measure};
 use crate::build;
 use crate::media_decoder::images_of;
 use crate::output::note;
-use crate::value_parsers::{fraction, load_timeout};
+use crate::value_parsers::{fraction, load_timeout, size};
 
 /// Pack a model into a bundle, and let it prove itself on this machine
 ///
@@ -90,6 +90,10 @@ pub struct Args {
     /// Require that 99 of 100 frames take at most this time from the frame to its detections
     #[arg(long, value_name = "MS", requires = "reference", help_heading = "Proof")]
     max_latency_p99_ms: Option<f64>,
+
+    /// Require that a process which runs the model has at most this much memory, such as 600MiB; what is on the GPU does not count
+    #[arg(long, value_name = "SIZE", value_parser = size, requires = "reference", help_heading = "Proof")]
+    max_memory: Option<u64>,
 
     /// On live frames of a device, require this share of what the version in use detects, 0 to 1; 0 requires nothing [default: 0.5]
     #[arg(long, value_name = "SHARE", value_parser = fraction, help_heading = "Proof")]
@@ -203,6 +207,7 @@ pub fn run(args: Args) -> Result<Exit, ExitError> {
             max_score_difference: args.max_score_difference,
             max_outside: args.max_outside,
             max_latency_p99_ms: args.max_latency_p99_ms,
+            max_memory_bytes: args.max_memory,
         };
         for path in &args.pictures {
             let pictures = if path.is_dir() { images_of(path)? } else { vec![path.clone()] };
@@ -270,8 +275,8 @@ fn prove(bundle: &Path, timeout: Duration) -> Result<(), ExitError> {
     let (mut proven, mut last) = (0, None);
     for model in &trial.manifest.models {
         let (path, name) = (trial.choose(&model.file).map_err(refuse)?, &model.file);
-        let p99_ms = match latency_p99_ms(&path, proof, &trial.folder, timeout) {
-            Ok(p99_ms) => p99_ms,
+        let Needs { p99_ms, memory_bytes } = match measure(&path, proof, &trial.folder, timeout) {
+            Ok(needs) => needs,
             Err(error) => {
                 note(&format!("{name} cannot be used on this machine, and is packed without proof"));
                 last = Some(error);
@@ -284,6 +289,12 @@ fn prove(bundle: &Path, timeout: Duration) -> Result<(), ExitError> {
         if let Some(limit_ms) = proof.max_latency_p99_ms.filter(|limit_ms| p99_ms > *limit_ms) {
             note(&format!(
                 "{name}: p99 of a frame is {p99_ms:.1} ms here; a device that takes more than {limit_ms} ms refuses the bundle"
+            ));
+        }
+        if let Some(most) = proof.max_memory_bytes.filter(|most| memory_bytes > *most) {
+            let [used, limit] = [memory_bytes, most].map(format_size);
+            note(&format!(
+                "{name}: takes {used} of memory here; a device where it takes more than {limit} refuses the bundle"
             ));
         }
         match compare(&path, proof, &trial.folder, timeout) {

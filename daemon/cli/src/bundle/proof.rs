@@ -9,6 +9,7 @@ use serde_json::Value;
 use visiond_bundle::rollout::Step;
 use visiond_bundle::store::Candidate;
 use visiond_bundle::{BundleModel, Fallback, Proof};
+use visiond_config::format_size;
 use visiond_system::exit::{Exit, ExitError};
 
 use super::child::{Job, this_program};
@@ -52,7 +53,7 @@ pub fn prove(candidate: &Candidate, limits: &ProofArgs, at_step: &dyn Fn(Step)) 
     let limit_ms = proof.and_then(|proof| proof.max_latency_p99_ms);
     let mut last = None;
     for model in &candidate.manifest.models {
-        let (path, p99_ms) = match load(candidate, model, limits, at_step)? {
+        let (path, Needs { p99_ms, memory_bytes }) = match load(candidate, model, limits, at_step)? {
             Ok(loaded) => loaded,
             Err(error) => {
                 note(&format!("{} cannot be used on this machine", model.file));
@@ -68,6 +69,14 @@ pub fn prove(candidate: &Candidate, limits: &ProofArgs, at_step: &dyn Fn(Step)) 
                 return Err(Failed::Proof(reason, "make a new version, or use --again if the machine was busy"));
             }
         }
+        if let Some(most) = proof.and_then(|proof| proof.max_memory_bytes) {
+            let [used, limit] = [memory_bytes, most].map(format_size);
+            note(&format!("{name}: {used} of memory, at most {limit}"));
+            if memory_bytes > most {
+                let reason = format!("a process that runs it takes {used} of memory instead of {limit}");
+                return Err(Failed::Proof(reason, "make a new version"));
+            }
+        }
         match proof {
             Some(proof) => compare(&path, proof, &candidate.folder, limits.timeout)?,
             None => note(
@@ -81,8 +90,16 @@ pub fn prove(candidate: &Candidate, limits: &ProofArgs, at_step: &dyn Fn(Step)) 
     Err(Failed::Other(ExitError::new(Exit::Model, message)))
 }
 
-/// A model that can be loaded: its path, and the 99th percentile of the times of a frame in milliseconds; or why it cannot.
-type Loaded = Result<(PathBuf, f64), ExitError>;
+/// A model that can be loaded: its path, and what it needs; or why it cannot.
+type Loaded = Result<(PathBuf, Needs), ExitError>;
+
+/// What a model needs on this machine.
+pub struct Needs {
+    /// The 99th percentile of the times of a frame, in milliseconds.
+    pub p99_ms: f64,
+    /// The most memory of the process that ran it, without frames that a daemon would not keep; 0 if that is not known.
+    pub memory_bytes: u64,
+}
 
 /// Loads a model of the bundle: the engine that is built of it, where the bundle wants one, otherwise the file itself.
 ///
@@ -97,7 +114,7 @@ fn load(
     let proof = candidate.manifest.proof.as_ref();
     let timed = |path: PathBuf| {
         at_step(Step::Proving);
-        latency_p99_ms(&path, proof, &candidate.folder, limits.timeout).map(|p99_ms| (path, p99_ms))
+        measure(&path, proof, &candidate.folder, limits.timeout).map(|needs| (path, needs))
     };
     let file = || candidate.choose(&model.file).map(timed).map_err(refuse);
     let Some(build) = &model.build else { return file() };
@@ -122,8 +139,8 @@ fn load(
     Ok(Err(ExitError::new(Exit::Model, no_engine)))
 }
 
-/// Runs the model on some frames, and returns the 99th percentile of their times.
-pub fn latency_p99_ms(model: &Path, proof: Option<&Proof>, folder: &Path, timeout: Duration) -> Result<f64, ExitError> {
+/// Runs the model on some frames, and returns what it needs.
+pub fn measure(model: &Path, proof: Option<&Proof>, folder: &Path, timeout: Duration) -> Result<Needs, ExitError> {
     let mut command = this_program()?;
     command.args(["bench", "--json", "--model"]).arg(model);
     if let Some(first) = proof.and_then(|proof| proof.pictures.first()) {
@@ -134,11 +151,13 @@ pub fn latency_p99_ms(model: &Path, proof: Option<&Proof>, folder: &Path, timeou
     command.args(["--frames", frames, "--warmup", warmup]);
     let ended = Job { doing: "load", remedy: "allow more with --timeout", timeout }.finish(command)?;
     let report: Option<Value> = serde_json::from_slice(&ended.out).ok().filter(|_| ended.exit == Exit::Success);
-    let p99_us = report.and_then(|report| report.pointer("/stages_us/total/p99").and_then(Value::as_f64));
-    match p99_us {
-        Some(p99_us) => Ok(p99_us / 1e3),
-        None => Err(ExitError::new(Exit::Model, ended.last_error)),
-    }
+    let needs = report.as_ref().and_then(|report| {
+        let bytes = |key: &str| report.pointer(&format!("/memory/{key}")).and_then(Value::as_u64).unwrap_or(0);
+        let p99_us = report.pointer("/stages_us/total/p99").and_then(Value::as_f64)?;
+        let memory_bytes = bytes("peak_resident_bytes").saturating_sub(bytes("frames_bytes"));
+        Some(Needs { p99_ms: p99_us / 1e3, memory_bytes })
+    });
+    needs.ok_or_else(|| ExitError::new(Exit::Model, ended.last_error))
 }
 
 /// Compares what the model detects in the proof's pictures with what it must detect. The report goes to standard output.
