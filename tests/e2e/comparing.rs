@@ -1,6 +1,7 @@
 //! `visiond compare`, and what `follow` does with it: a new model beside the one that the daemon runs, on live frames.
 
 use std::fs;
+use std::io::{Read, Write};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -183,4 +184,27 @@ fn a_version_that_finds_something_else_on_live_frames_is_never_used() {
     daemon.wait_until("version 3", |daemon| count(daemon) == 1);
     let log = daemon.terminate().log;
     assert_eq!(log.matches("reloaded").count(), 1, "version 2 was never loaded: {log}");
+}
+
+#[test]
+fn clients_that_do_not_read_their_frames_keep_others_waiting_and_memory_small() {
+    let config = CAMERAS
+        .replace("MEDIA", root().join("tests/vm").to_str().unwrap())
+        .replace("width = 256, height = 128, fps = 50.0", "width = 1920, height = 1080, fps = 5.0");
+    let mut daemon = Daemon::start(&config);
+    let place = Place::socket(&mut daemon);
+    let request = b"GET /api/v1/cameras/yard/frame HTTP/1.1\r\nHost: x\r\n\r\n";
+    let mut idle: Vec<_> = (0..2).map(|_| place.connect()).collect();
+    for client in &mut idle {
+        client.write_all(request).unwrap();
+        let mut first = [0; 12];
+        client.read_exact(&mut first).unwrap();
+        assert_eq!(&first, b"HTTP/1.1 200");
+    }
+    let refused = place.get("/api/v1/cameras/gate/frame");
+    assert_eq!(refused.status, 503);
+    assert!(refused.text().contains("other clients get frames just now: ask again"), "{}", refused.text());
+    // A client that leaves makes room.
+    idle.pop();
+    daemon.wait_until("the next turn", |_| place.get("/api/v1/cameras/gate/frame").status == 200);
 }

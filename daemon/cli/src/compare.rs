@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use hyper::Method;
 use visiond_config::types::Config;
 use visiond_config::units::format_duration;
+use visiond_message::status::CameraStatus;
 use visiond_service::ServiceError;
 use visiond_system::exit::{Exit, ExitError};
 use visiond_system::logging::clear_live_line;
@@ -181,7 +182,9 @@ fn running_model(status: &StatusReport, wanted: Option<&str>) -> Result<String, 
 
 /// Returns the cameras that give frames to a model.
 fn cameras_of(config: &Config, model: &str, status: &StatusReport) -> Result<Vec<ComparedCamera>, ExitError> {
-    let streams = |name: &str| status.cameras.iter().any(|camera| camera.name == name && camera.phase == "streaming");
+    // One that only tries to connect has no size.
+    let is_live = |camera: &&CameraStatus| camera.phase == "streaming" && camera.width > 0;
+    let streams = |name: &str| status.cameras.iter().filter(is_live).any(|camera| camera.name == name);
     let streaming = config.cameras.iter().filter(|camera| streams(&camera.name));
     let cameras = streaming.filter_map(|camera| ComparedCamera::of(config, camera, model));
     let cameras: Vec<_> = cameras.collect::<Result<_, _>>()?;

@@ -1,23 +1,33 @@
 //! Frames as models see them, without loss, each with the message about it: what another model can be compared with.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::body::Body;
 use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Path, Query, State};
-use axum::http::header;
+use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD as STANDARD;
+use bytes::Bytes;
+use futures_util::stream;
 use serde::{Deserialize, Serialize};
+use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
+use tokio::time::timeout;
 use visiond_message::Message;
 
 use crate::errors::{Problem, no_camera};
 use crate::state::AppState;
 
-/// How long a client waits for a frame.
+/// How long a client waits for its turn, and then for a frame.
 const FRAME_TIMEOUT: Duration = Duration::from_secs(5);
+/// The clients whose turn it is: a frame of 1080p takes 25 MB until it is sent, and there may be a thousand clients.
+static TURNS: Semaphore = Semaphore::const_new(2);
+/// How much of an answer is sent at a time.
+const PIECE_BYTES: usize = 256 << 10;
 
 /// The query's parameters.
 #[derive(Deserialize)]
@@ -37,7 +47,7 @@ struct FrameAnswer {
 
 /// `GET /api/v1/cameras/{name}/frame`: the next frame that a model runs on.
 ///
-/// Costs the encoder a copy of the frame, and a thread beside it the conversion and some 10 bytes for each pixel until it is sent.
+/// Costs the encoder a copy of the frame, and a thread beside it the conversion. Two clients have their turn at a time.
 pub async fn frame(
     State(state): State<AppState>,
     name: Result<Path<String>, PathRejection>,
@@ -58,6 +68,9 @@ pub async fn frame(
         let detail = format!("camera {name} has no such model on its frames: it has {}", known.join(", "));
         return Err(Problem::not_found(detail));
     };
+    let Ok(Ok(turn)) = timeout(FRAME_TIMEOUT, TURNS.acquire()).await else {
+        return Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, "other clients get frames just now: ask again"));
+    };
     let made = spawn_blocking(move || {
         let frame = view.frame_of(&model, FRAME_TIMEOUT).ok_or_else(|| {
             let seconds = FRAME_TIMEOUT.as_secs();
@@ -74,5 +87,12 @@ pub async fn frame(
     });
     // The panic hook has logged the panic.
     let made = made.await.map_err(|_| Problem::internal("the conversion of the frame failed: see the log"))??;
-    Ok(([(header::CONTENT_TYPE, "application/json")], made).into_response())
+    let length = made.len();
+    // The turn ends with the last piece.
+    let pieces = stream::unfold((Bytes::from(made), turn), async |(mut rest, turn)| {
+        let piece = rest.split_to(rest.len().min(PIECE_BYTES));
+        (!piece.is_empty()).then_some((Ok::<_, Infallible>(piece), (rest, turn)))
+    });
+    let head = [(header::CONTENT_TYPE, "application/json".to_owned()), (header::CONTENT_LENGTH, length.to_string())];
+    Ok((head, Body::from_stream(pieces)).into_response())
 }
