@@ -11,8 +11,9 @@ use visiond_tests::{assert_no_panic, command, stderr, wait_until_or_show};
 
 use crate::bundles::{Desk, refused};
 
+mod permissions;
+
 const FAILURE: i32 = 1;
-const CONFIG: i32 = 3;
 const MODEL: i32 = 4;
 const INPUT: i32 = 5;
 
@@ -340,58 +341,6 @@ fn servers_that_are_away_delay_nothing_but_news() {
     office.push("2");
     office.succeed(&[&["rollout", "street", "2", "--waves", "100"], &QUICK[..]].concat());
     assert_eq!(office.versions(), [Some(2); 2]);
-}
-
-#[test]
-fn a_device_needs_no_more_than_its_own_permissions() {
-    // As docs/fleet.md has them.
-    let documented = fs::read_to_string(visiond_tests::root().join("docs/fleet.md")).unwrap();
-    let (_, block) = documented.split_once("```nats\n").unwrap();
-    let (permissions, _) = block.split_once("```").unwrap();
-    let server = NatsServer::start_with(|_| permissions.to_owned());
-    let office = Office { desk: Desk::new(), server };
-    let operator = |args: &[&str]| {
-        let mut fleet = office.command(args);
-        fleet.env("NATS_USER", "operator").env("NATS_PASSWORD", "change-me-too").output().unwrap()
-    };
-    let succeed = |args: &[&str]| {
-        let output = operator(args);
-        assert!(output.status.success(), "{args:?}: {}", stderr(&output));
-        output
-    };
-    succeed(&["init"]);
-    office.desk.make("1", &[]);
-    succeed(&["push", "DIR/street-1.visiond"]);
-    let device = |name: &str, user: &str| {
-        let mut follow = command();
-        follow.args(["bundle", "follow", "street", "--group", "north", "--device", name, "--once"]);
-        follow
-            .args(["--source", &office.url(), "--url", "unix:/nowhere/http.sock", "--key"])
-            .arg(office.desk.path("team.pub"));
-        follow.arg("--store").arg(office.desk.path(name)).env("NATS_USER", user).env("NATS_PASSWORD", "change-me");
-        follow.stdin(Stdio::null()).output().unwrap()
-    };
-    let output = device("gate-7", "gate-7");
-    assert!(
-        output.status.success() && stderr(&output).contains("its group has no version of it yet"),
-        "{}",
-        stderr(&output)
-    );
-    succeed(&[&["rollout", "street", "1", "--no-wait", "--waves", "100"], &QUICK[..]].concat());
-    let output = device("gate-7", "gate-7");
-    assert!(output.status.success() && stderr(&output).contains("street 1"), "{}", stderr(&output));
-    let devices: Value = serde_json::from_slice(&succeed(&["devices", "--json"]).stdout).unwrap();
-    assert_eq!((&devices[0]["device"], &devices[0]["bundles"][0]["current"]), (&"gate-7".into(), &1.into()));
-    // It cannot speak for another, and not for the operator.
-    let output = device("gate-8", "gate-7");
-    assert!(
-        stderr(&output).contains("cannot report to the fleet as") && stderr(&output).contains("allow it"),
-        "{}",
-        stderr(&output)
-    );
-    let mut pinned = office.command(&["pin", "gate-7", "street"]);
-    let output = pinned.env("NATS_USER", "gate-7").env("NATS_PASSWORD", "change-me").output().unwrap();
-    refused(&output, CONFIG, "may not publish to");
 }
 
 #[test]

@@ -159,6 +159,11 @@ fn all_keys_of_a_fleet_are_read_or_those_of_a_pattern() {
         bucket.entries(&mut client, ">", stop).await.unwrap();
         assert_eq!(count, 3);
     });
+    python(
+        server.port,
+        "
+    assert (await js.stream_info('KV_fleet')).state.consumer_count == 0",
+    );
 }
 
 #[test]

@@ -24,7 +24,7 @@ pub struct Args {
 const AFTER_HELP: &str = "\
 The devices run `visiond bundle follow --source nats://SERVER`. docs/fleet.md shows how to set up a fleet.
 
-NATS_URL, NATS_CREDS, NATS_NKEY, NATS_USER, NATS_PASSWORD, NATS_TOKEN, NATS_CA, NATS_CERT and NATS_KEY work as with the program `nats`.
+NATS_URL, NATS_CREDS, NATS_NKEY, NATS_USER, NATS_PASSWORD, NATS_TOKEN, NATS_CA, NATS_CERT and NATS_KEY work as with the program `nats`. NATS_JS_API_PREFIX is its --js-api-prefix.
 
 Examples:
   visiond fleet init --replicas 3

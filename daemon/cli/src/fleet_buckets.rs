@@ -383,9 +383,15 @@ pub fn describe(error: &NatsError) -> String {
         NatsError::MissingBucket { servers, .. } | NatsError::MissingStore { servers, .. } => {
             format!("{servers}: this is no fleet yet: make its buckets with `visiond fleet init`")
         }
+        // Devices with an account of their own find JetStream's API elsewhere.
+        NatsError::Forbidden { subject, .. } if subject.starts_with("$JS.API.") => format!("{error}, {OWN_ACCOUNT}"),
+        NatsError::NoJetStream { .. } => format!("{error}, {OWN_ACCOUNT}"),
         error => error.to_string(),
     }
 }
+
+/// What to do in an account that has no JetStream of its own.
+const OWN_ACCOUNT: &str = "or set NATS_JS_API_PREFIX if this is an account of devices";
 
 /// Returns the error of a source.
 pub fn unreadable(path: &str, error: &NatsError) -> SourceError {

@@ -103,6 +103,35 @@ impl Client {
         &self.servers
     }
 
+    /// Returns a subject of JetStream's API.
+    pub(crate) fn api(&self, name: &str) -> String {
+        format!("{}.{name}", self.options.api_prefix())
+    }
+
+    /// Returns the subject to publish to for a value of a bucket. As other clients have it, a prefix of the API counts here as well.
+    pub(crate) fn value_subject(&self, subject: &str) -> String {
+        match &self.options.api_prefix {
+            Some(prefix) => format!("{prefix}.{subject}"),
+            None => subject.to_owned(),
+        }
+    }
+
+    /// Returns whether JetStream itself takes the request, and not a stream.
+    fn is_api(&self, request: &Request<'_>) -> bool {
+        self.api_name(request).is_some_and(|name| !name.starts_with("DIRECT."))
+    }
+
+    /// Returns whether a stream's replica answers with a stored message.
+    fn is_direct(&self, request: &Request<'_>) -> bool {
+        self.api_name(request).is_some_and(|name| name.starts_with("DIRECT."))
+    }
+
+    /// Returns what the request asks of JetStream's API; `None` if it publishes a message.
+    fn api_name<'r>(&self, request: &Request<'r>) -> Option<&'r str> {
+        let name = request.subject.strip_prefix(self.options.api_prefix())?.strip_prefix('.')?;
+        (!name.starts_with('$')).then_some(name)
+    }
+
     /// Ends the connection. Dropping the client does the same without a word to the server.
     pub async fn close(mut self) {
         if let Some(wire) = self.wire.take() {
@@ -136,8 +165,8 @@ impl Client {
             let elapsed = started.elapsed();
             let is_over = elapsed + pause >= patience;
             match failed {
-                Attempt::NoResponders if is_over || (is_api(request) && elapsed > NO_JETSTREAM_AFTER) => {
-                    return Err(match is_api(request) {
+                Attempt::NoResponders if is_over || (self.is_api(request) && elapsed > NO_JETSTREAM_AFTER) => {
+                    return Err(match self.is_api(request) {
                         true => NatsError::NoJetStream { servers: self.servers.clone() },
                         false => self.no_answer(request, elapsed),
                     });
@@ -342,6 +371,8 @@ impl Client {
             }
         }
         self.generation += 1;
+        // A direct read answers with what clients have stored.
+        let is_direct = self.is_direct(request);
         let wanted = self.send(request).await;
         let started = Instant::now();
         let mut until = started + within;
@@ -350,8 +381,7 @@ impl Client {
             match wire.next(Some(until)).await {
                 Ok(Some(Received::Answer(number, message))) if number == wanted => {
                     wire.was_asked();
-                    // A direct read answers with what clients have stored.
-                    let refusal = if is_direct(request) { None } else { refusal(&message.payload) };
+                    let refusal = if is_direct { None } else { refusal(&message.payload) };
                     return Ok(match (message.status, refusal) {
                         (Some(NO_RESPONDERS), _) => Err(Attempt::NoResponders),
                         (_, Some(refusal)) if refusal.is_temporary() => Err(Attempt::Unready(refusal)),
@@ -401,7 +431,7 @@ impl Client {
             error.reason = self.options.explain(error.reason);
             error
         })?;
-        let inbox = inbox().map_err(|reason| SettingError::certain("url", reason))?;
+        let inbox = inbox(self.options.inbox_word.as_deref()).map_err(|reason| SettingError::certain("url", reason))?;
         let accepted = open(&self.options, &auth).await.map_err(|no_server| match no_server.is_login {
             true => NatsError::Login(no_server),
             false => NatsError::Unreachable(no_server),
@@ -436,7 +466,11 @@ impl Client {
         };
         let subject = quoted.trim_matches('"').to_owned();
         // Whoever grants the permission cannot know the random part.
-        let subject = if subject.starts_with("_INBOX.") { "_INBOX.>".to_owned() } else { subject };
+        let subject = match (&self.options.inbox_word, subject.starts_with("_INBOX.")) {
+            (Some(word), true) => format!("_INBOX.{word}.>"),
+            (None, true) => "_INBOX.>".to_owned(),
+            (_, false) => subject,
+        };
         Some(NatsError::Forbidden { servers: self.servers.clone(), action, subject })
     }
 
@@ -451,16 +485,6 @@ impl Client {
     fn no_answer(&self, request: &Request<'_>, elapsed: Duration) -> NatsError {
         NatsError::NoAnswer { servers: self.servers.clone(), what: request.what.to_owned(), seconds: elapsed.as_secs() }
     }
-}
-
-/// Returns whether JetStream itself takes the request, and not a stream.
-fn is_api(request: &Request<'_>) -> bool {
-    request.subject.starts_with("$JS.API.") && !is_direct(request)
-}
-
-/// Returns whether a stream's replica answers with a stored message.
-fn is_direct(request: &Request<'_>) -> bool {
-    request.subject.starts_with("$JS.API.DIRECT.")
 }
 
 /// Returns JetStream's refusal in an answer.

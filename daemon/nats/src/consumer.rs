@@ -8,6 +8,7 @@ use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 use serde_json::json;
 use tokio::time::sleep;
 
@@ -30,27 +31,18 @@ const HEARTBEAT: Duration = Duration::from_secs(5);
 const EXPIRES_WHILE_BEHIND: Duration = Duration::from_secs(2);
 /// How long a cluster may take to make a consumer.
 const CREATED_WITHIN: Duration = Duration::from_secs(4);
+/// How long the removal of a consumer may take.
+const REMOVED_WITHIN: Duration = Duration::from_secs(2);
 /// When the server removes a consumer that nobody reads from.
 const INACTIVE: Duration = Duration::from_secs(60);
 /// The pause before a reader starts again for the first time; the next ones are longer.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Which messages a reader starts with.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Start {
-    /// The first one after this sequence.
-    After(u64),
-    /// The last one of each subject.
-    LastOfEach,
-}
-
-/// Reads the messages of a stream whose subjects match a filter.
+/// Reads the messages of a stream whose subjects match a filter: the last one of each subject, then what comes.
 #[derive(Debug)]
 pub struct StreamReader {
     stream: String,
     filter: String,
-    start: Start,
-    headers_only: bool,
     consumer: Option<Consumer>,
     /// The sequence of the last message.
     last: u64,
@@ -94,21 +86,10 @@ pub struct Delivered {
 }
 
 impl StreamReader {
-    /// Creates a reader. `headers_only`: messages come without their contents, which the header `Nats-Msg-Size` measures.
-    pub fn new(stream: &str, filter: &str, start: Start, headers_only: bool) -> Self {
+    /// Creates a reader.
+    pub fn new(stream: &str, filter: &str) -> Self {
         let (stream, filter) = (stream.to_owned(), filter.to_owned());
-        Self {
-            stream,
-            filter,
-            start,
-            headers_only,
-            consumer: None,
-            last: 0,
-            pending: None,
-            restarts: 0,
-            failing_since: None,
-            until: None,
-        }
+        Self { stream, filter, consumer: None, last: 0, pending: None, restarts: 0, failing_since: None, until: None }
     }
 
     /// Returns whether the reader has everything that was in the stream when the last message was sent.
@@ -133,6 +114,34 @@ impl StreamReader {
             }
         }
         Ok(None)
+    }
+
+    /// Gives what [`StreamReader::next_present`] returns to `take`, until it breaks, and removes the consumer.
+    async fn each_present(
+        &mut self,
+        client: &mut Client,
+        mut take: impl FnMut(&Client, Delivered) -> Result<ControlFlow<()>, NatsError>,
+    ) -> Result<ControlFlow<()>, NatsError> {
+        let mut flow = Ok(ControlFlow::Continue(()));
+        while let Some(delivered) = self.next_present(client).await? {
+            flow = take(client, delivered);
+            if !matches!(flow, Ok(ControlFlow::Continue(()))) {
+                break;
+            }
+        }
+        self.remove_consumer(client).await;
+        flow
+    }
+
+    /// Removes the consumer. A server does so by itself, but only after a minute.
+    async fn remove_consumer(&mut self, client: &mut Client) {
+        let Some(Consumer { name, .. }) = self.consumer.take() else { return };
+        let subject = client.api(&format!("CONSUMER.DELETE.{}.{name}", self.stream));
+        let (what, patience) = (read(&self.stream), REMOVED_WITHIN.min(client.patience()));
+        let request = Request { what: &what, subject: &subject, headers: &[], payload: b"" };
+        if let Err(error) = client.ask_within::<IgnoredAny>(&request, patience).await {
+            log::debug!("{what}: the server still has the consumer: {error}");
+        }
     }
 
     /// Waits for the next message. Cancel-safe: no message is lost if the future is dropped.
@@ -257,18 +266,15 @@ impl StreamReader {
             "inactive_threshold": u64::try_from(INACTIVE.as_nanos()).unwrap_or(u64::MAX),
             "num_replicas": 1,
             "mem_storage": true,
-            "headers_only": self.headers_only,
         });
-        match (self.last, self.start) {
-            (0, Start::After(0)) => config["deliver_policy"] = "all".into(),
-            (0, Start::LastOfEach) => config["deliver_policy"] = "last_per_subject".into(),
-            (0, Start::After(last)) | (last, _) => {
-                config["deliver_policy"] = "by_start_sequence".into();
-                config["opt_start_seq"] = (last + 1).into();
-            }
+        if self.last == 0 {
+            config["deliver_policy"] = "last_per_subject".into();
+        } else {
+            config["deliver_policy"] = "by_start_sequence".into();
+            config["opt_start_seq"] = (self.last + 1).into();
         }
         let payload = json!({ "stream_name": self.stream, "config": config }).to_string();
-        let subject = format!("$JS.API.CONSUMER.CREATE.{}.{name}.{}", self.stream, self.filter);
+        let subject = client.api(&format!("CONSUMER.CREATE.{}.{name}.{}", self.stream, self.filter));
         let request = Request { what: &what, subject: &subject, headers: &[], payload: payload.as_bytes() };
         let created: Created = client.ask_within(&request, patience).await?;
         self.pending = Some(created.num_pending);
@@ -306,7 +312,7 @@ impl Consumer {
                 wanted["expires"] = ns(EXPIRES_WHILE_BEHIND).into();
             }
         }
-        let subject = format!("$JS.API.CONSUMER.MSG.NEXT.{stream}.{}", self.name);
+        let subject = client.api(&format!("CONSUMER.MSG.NEXT.{stream}.{}", self.name));
         client.request_messages(self.reader, &subject, wanted.to_string().as_bytes()).await;
     }
 }
@@ -323,12 +329,13 @@ pub async fn last_of_each(
     mut take: impl FnMut(&Client, Delivered) -> Result<ControlFlow<()>, NatsError>,
 ) -> Result<(), NatsError> {
     let mut seen = HashSet::new();
-    let mut reader = StreamReader::new(stream, filter, Start::LastOfEach, false);
-    while let Some(delivered) = reader.next_present(client).await? {
+    let mut reader = StreamReader::new(stream, filter);
+    let flow = reader.each_present(client, |client, delivered| {
         seen.insert(delivered.message.subject.clone());
-        if take(client, delivered)?.is_break() {
-            return Ok(());
-        }
+        take(client, delivered)
+    });
+    if flow.await?.is_break() {
+        return Ok(());
     }
     if reader.until == Some(newest(client, stream).await?) {
         return Ok(());
@@ -338,10 +345,7 @@ pub async fn last_of_each(
         if seen.contains(&subject) {
             continue;
         }
-        let mut reader = StreamReader::new(stream, &subject, Start::LastOfEach, false);
-        if let Some(delivered) = reader.next_present(client).await?
-            && take(client, delivered)?.is_break()
-        {
+        if StreamReader::new(stream, &subject).each_present(client, &mut take).await?.is_break() {
             break;
         }
     }

@@ -8,7 +8,7 @@ use bytes::Bytes;
 
 use crate::answer::WRONG_LAST_SEQUENCE;
 use crate::client::{Client, Stored};
-use crate::consumer::{self, Delivered, Start, StreamReader};
+use crate::consumer::{self, Delivered, StreamReader};
 use crate::error::NatsError;
 use crate::protocol::ServerMessage;
 use crate::stream::{self, NewStream, StreamInfo};
@@ -182,7 +182,7 @@ impl Bucket {
     /// # Errors
     /// If the pattern is invalid.
     pub fn watch(&self, pattern: &str) -> Result<Watch, NatsError> {
-        let reader = StreamReader::new(&self.stream, &self.filter(pattern)?, Start::LastOfEach, false);
+        let reader = StreamReader::new(&self.stream, &self.filter(pattern)?);
         Ok(Watch { bucket: self.clone(), reader })
     }
 
@@ -240,7 +240,8 @@ impl Bucket {
         headers: &[(&str, &str)],
         value: &[u8],
     ) -> Result<u64, NatsError> {
-        let (subject, what) = (self.subject(key)?, format!("{verb} {key} in the bucket {}", self.name));
+        let subject = client.value_subject(&self.subject(key)?);
+        let what = format!("{verb} {key} in the bucket {}", self.name);
         if let Some(most) = self.most_bytes
             && value.len() as u64 > most
         {

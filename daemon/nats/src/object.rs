@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::client::{Client, Request};
-use crate::consumer::{self, Start, StreamReader};
+use crate::consumer;
 use crate::error::NatsError;
 use crate::kv::bucket_name;
 use crate::protocol::ServerMessage;
@@ -235,7 +235,8 @@ impl Store {
     /// Gives the bytes of an object in `range` to `take`, in order, until the range's end or until it breaks.
     ///
     /// `position` remembers where the next chunk is: a read that goes on there costs no more than its bytes. Elsewhere, and in a
-    /// new process, the read finds its first chunk by the headers of the chunks before it, some 200 bytes for each 128 KiB.
+    /// new process, the read finds its first chunk by reading the first and the last one, 256 KiB. If other messages lie between the
+    /// chunks, because two objects were stored at once, it reads all chunks before that.
     ///
     /// Up to 1 MiB of chunks is requested at a time and held.
     ///
@@ -366,7 +367,8 @@ impl Store {
         serde_json::from_slice(payload).map_err(|error| client.invalid(&what, error.to_string()))
     }
 
-    /// Moves `position` to the chunk that has the byte at `offset`, by the headers of the chunks before it.
+    /// Moves `position` to the chunk that has the byte at `offset`, if the chunks follow each other in the stream, and all but the last
+    /// one are full. A consumer would find it in any case. But who may make one could let the server write to any bucket.
     async fn find(
         &self,
         client: &mut Client,
@@ -374,20 +376,20 @@ impl Store {
         offset: u64,
         position: &mut Position,
     ) -> Result<(), NatsError> {
-        let mut reader =
-            StreamReader::new(&self.stream, &self.chunks(&info.nuid), Start::After(position.sequence), true);
-        while let Some(delivered) = reader.next_present(client).await? {
-            let size = delivered.message.header("Nats-Msg-Size").and_then(|size| size.parse::<u64>().ok());
-            let Some(end) = size.and_then(|size| position.offset.checked_add(size)) else {
-                return Err(client.invalid(&format!("read the object {}", info.name), "a chunk has no size"));
-            };
-            position.sequence = delivered.sequence;
-            if end > offset {
-                return Ok(());
-            }
-            (position.offset, position.sequence) = (end, delivered.sequence + 1);
+        let (chunks, chunk_bytes) = (self.chunks(&info.nuid), info.chunk_bytes());
+        let Some((first, _)) = first_from(client, &self.stream, &chunks, position.sequence).await? else {
+            return Err(self.broken(info, "was replaced, deleted or damaged"));
+        };
+        let Some((last, message)) = stream::last(client, &self.stream, &chunks).await? else { return Ok(()) };
+        // No chunk is larger, so this is the size if no other message lies between them and each is full, and only then.
+        let full = last.checked_sub(first).and_then(|full| full.checked_mul(chunk_bytes));
+        let size = full.and_then(|full| full.checked_add(message.payload.len() as u64));
+        if size == Some(info.size - position.offset) {
+            let skipped = (offset - position.offset) / chunk_bytes;
+            position.offset += skipped * chunk_bytes;
+            position.sequence = first + skipped;
         }
-        Err(self.broken(info, "was replaced, deleted or damaged"))
+        Ok(())
     }
 
     fn broken(&self, info: &ObjectInfo, what: &str) -> NatsError {
@@ -453,7 +455,7 @@ impl<'a> Chunks<'a> {
         most: u64,
     ) -> Result<Option<ServerMessage>, NatsError> {
         let ahead = self.ahead.min(usize::try_from(most).unwrap_or(usize::MAX)).max(1);
-        let subject = direct(self.stream);
+        let subject = direct(client, self.stream);
         while self.requested.len() < ahead {
             self.next = self.next.max(sequence);
             let payload = stream::next_by_subject(&self.subject, self.next);
@@ -491,11 +493,8 @@ impl<'a> Chunks<'a> {
     async fn one(&mut self, client: &mut Client, sequence: u64) -> Result<Option<(u64, Bytes)>, NatsError> {
         self.requested.clear();
         let (started, lag) = (Instant::now(), LAG.min(client.patience()));
-        let (subject, payload) = (direct(self.stream), stream::next_by_subject(&self.subject, sequence));
         loop {
-            let request = Request { what: &self.what, subject: &subject, headers: &[], payload: payload.as_bytes() };
-            let answer = client.request(&request).await?;
-            match stream::read_stored(client, &self.what, answer)? {
+            match first_from(client, self.stream, &self.subject, sequence).await? {
                 Some((found, message)) => {
                     self.next = found + 1;
                     return Ok(Some((found, message.payload)));
@@ -507,8 +506,22 @@ impl<'a> Chunks<'a> {
     }
 }
 
-fn direct(stream: &str) -> String {
-    format!("$JS.API.DIRECT.GET.{stream}")
+/// Returns the first message of a subject at or after a sequence, with its own; `None` if there is none.
+async fn first_from(
+    client: &mut Client,
+    stream: &str,
+    subject: &str,
+    sequence: u64,
+) -> Result<Option<(u64, ServerMessage)>, NatsError> {
+    let what = format!("read {subject}");
+    let (api, payload) = (direct(client, stream), stream::next_by_subject(subject, sequence));
+    let answer =
+        client.request(&Request { what: &what, subject: &api, headers: &[], payload: payload.as_bytes() }).await?;
+    stream::read_stored(client, &what, answer)
+}
+
+fn direct(client: &Client, stream: &str) -> String {
+    client.api(&format!("DIRECT.GET.{stream}"))
 }
 
 /// Reads until the buffer is full or the source ends; returns how many bytes.

@@ -12,6 +12,9 @@ use visiond_system::setting_error::SettingError;
 
 use crate::auth::{ClientAuth, LoginSource};
 
+/// The variable with [`Options::api_prefix`].
+const PREFIX_VARIABLE: &str = "NATS_JS_API_PREFIX";
+
 /// How long a [`Client`](crate::Client) repeats a request by default.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -35,7 +38,15 @@ pub struct Options {
     pub patience: Duration,
     /// Where the options come from, for remedies.
     pub origin: Origin,
+    /// What the subjects of JetStream's API begin with, where the server gives it to this account under other ones; `None`: `$JS.API`.
+    /// See [`check_api_prefix`].
+    pub api_prefix: Option<String>,
+    /// A word of the subjects that answers go to, after `_INBOX`, so that the server can keep these of one login from all others.
+    pub inbox_word: Option<String>,
 }
+
+/// What the subjects of JetStream's API begin with, unless the server says otherwise.
+const API_PREFIX: &str = "$JS.API";
 
 /// Where the options come from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,15 +69,17 @@ impl Options {
             name: name.into(),
             patience: PATIENCE,
             origin: Origin::Configuration,
+            api_prefix: None,
+            inbox_word: None,
         }
     }
 
     /// Reads the environment variables of the command-line tool `nats`: `NATS_URL` (one or more, separated by commas; they may
     /// contain a user), `NATS_USER` and `NATS_PASSWORD`, `NATS_TOKEN`, `NATS_CREDS`, `NATS_NKEY`, `NATS_CA`, `NATS_CERT` and
-    /// `NATS_KEY`. `url` replaces `NATS_URL`; without both it is nats://localhost:4222.
+    /// `NATS_KEY`; and `NATS_JS_API_PREFIX`, which is the tool's `--js-api-prefix`. `url` replaces `NATS_URL`; without both it is nats://localhost:4222.
     ///
     /// # Errors
-    /// If a variable is not text, or a URL is not one.
+    /// If a variable is not text, a URL is not one, or the prefix is none.
     pub fn from_env(url: Option<&str>, name: impl Into<String>) -> Result<Self, SettingError> {
         Self::from_variables(url, name, |variable| env::var_os(variable))
     }
@@ -121,6 +134,10 @@ impl Options {
             };
         }
         (options.ca, options.certificate, options.key) = (path("NATS_CA"), path("NATS_CERT"), path("NATS_KEY"));
+        options.api_prefix = text(PREFIX_VARIABLE)?;
+        if let Some(prefix) = &options.api_prefix {
+            check_api_prefix(prefix).map_err(|reason| SettingError::certain(PREFIX_VARIABLE, reason))?;
+        }
         Ok(options)
     }
 
@@ -146,6 +163,11 @@ impl Options {
         TlsFiles { ca: self.ca.as_deref(), certificate: self.certificate.as_deref(), key: self.key.as_deref() }
     }
 
+    /// Returns what the subjects of JetStream's API begin with.
+    pub fn api_prefix(&self) -> &str {
+        self.api_prefix.as_deref().unwrap_or(API_PREFIX)
+    }
+
     /// Returns the servers, for errors.
     pub fn servers(&self) -> String {
         self.urls.join(", ")
@@ -167,6 +189,20 @@ impl Options {
         ];
         variables.iter().fold(remedy, |remedy, (key, variable)| remedy.replace(key, variable))
     }
+}
+
+/// Checks a prefix of JetStream's API: words with dots between them.
+///
+/// # Errors
+/// A sentence that says what is wrong.
+pub fn check_api_prefix(prefix: &str) -> Result<(), String> {
+    let is_fine = |one: char| one.is_ascii_alphanumeric() || "$-_".contains(one);
+    if prefix.split('.').all(|word| !word.is_empty() && word.chars().all(is_fine)) {
+        return Ok(());
+    }
+    Err(format!(
+        "{prefix:?} is no prefix of JetStream's API: set {PREFIX_VARIABLE} to words with dots between them, such as fleet.API"
+    ))
 }
 
 /// Returns a path with a slash, so that it does not count as the name of a systemd credential.
@@ -213,6 +249,13 @@ mod tests {
         let tls = options(Some("tls://x"), &[("NATS_CA", "ca"), ("NATS_CERT", "/c"), ("NATS_KEY", "k/k")]);
         assert_eq!(tls.urls, ["tls://x"]);
         assert_eq!((tls.ca, tls.certificate, tls.key), (Some(file("./ca")), Some(file("/c")), Some(file("k/k"))));
+        assert_eq!(tls.api_prefix.as_deref(), None);
+        let imported = options(None, &[("NATS_JS_API_PREFIX", "fleet.API")]);
+        assert_eq!((imported.api_prefix(), plain.api_prefix.as_deref()), ("fleet.API", None));
+        for wrong in ["fleet.API.", ".", "a b", "a.>", "*"] {
+            let found = Options::from_variables(None, "test", |key| (key == PREFIX_VARIABLE).then(|| wrong.into()));
+            assert!(found.unwrap_err().to_string().contains("set NATS_JS_API_PREFIX to words"), "{wrong}");
+        }
     }
 
     #[test]

@@ -63,7 +63,7 @@ pub struct NewStream<'a> {
 
 /// Returns a stream's state; `None` if there is no such stream.
 pub async fn info(client: &mut Client, stream: &str) -> Result<Option<StreamInfo>, NatsError> {
-    let (what, subject) = (format!("query the stream {stream}"), format!("$JS.API.STREAM.INFO.{stream}"));
+    let (what, subject) = (format!("query the stream {stream}"), client.api(&format!("STREAM.INFO.{stream}")));
     match client.ask(&Request { what: &what, subject: &subject, headers: &[], payload: b"" }).await {
         Ok(info) => Ok(Some(info)),
         Err(NatsError::Refused { refusal, .. }) if refusal.err_code == STREAM_NOT_FOUND => Ok(None),
@@ -86,7 +86,7 @@ pub async fn subjects(client: &mut Client, stream: &str, filter: &str) -> Result
         #[serde(default)]
         subjects: Option<HashMap<String, u64>>,
     }
-    let (what, api) = (format!("query the stream {stream}"), format!("$JS.API.STREAM.INFO.{stream}"));
+    let (what, api) = (format!("query the stream {stream}"), client.api(&format!("STREAM.INFO.{stream}")));
     let mut all = Vec::new();
     loop {
         let payload = json!({ "subjects_filter": filter, "offset": all.len() }).to_string();
@@ -127,7 +127,7 @@ pub async fn create_if_missing(client: &mut Client, wanted: &NewStream<'_>) -> R
         "allow_direct": true,
         "deny_delete": *history > 0,
     });
-    let (what, subject) = (format!("create the stream {name}"), format!("$JS.API.STREAM.CREATE.{name}"));
+    let (what, subject) = (format!("create the stream {name}"), client.api(&format!("STREAM.CREATE.{name}")));
     let payload = config.to_string();
     let request = Request { what: &what, subject: &subject, headers: &[], payload: payload.as_bytes() };
     match client.ask::<StreamInfo>(&request).await {
@@ -142,7 +142,8 @@ pub async fn create_if_missing(client: &mut Client, wanted: &NewStream<'_>) -> R
 
 /// Removes the messages of a subject.
 pub async fn purge(client: &mut Client, stream: &str, subject: &str) -> Result<(), NatsError> {
-    let (what, api) = (format!("purge {subject} of the stream {stream}"), format!("$JS.API.STREAM.PURGE.{stream}"));
+    let (what, api) =
+        (format!("purge {subject} of the stream {stream}"), client.api(&format!("STREAM.PURGE.{stream}")));
     let payload = json!({ "filter": subject }).to_string();
     let request = Request { what: &what, subject: &api, headers: &[], payload: payload.as_bytes() };
     client.ask::<IgnoredAny>(&request).await.map(drop)
@@ -151,7 +152,7 @@ pub async fn purge(client: &mut Client, stream: &str, subject: &str) -> Result<(
 /// Returns the last message of a subject, and its sequence; `None` if there is none. Any replica answers: it may not have a
 /// message yet that was stored a moment ago.
 pub async fn last(client: &mut Client, stream: &str, subject: &str) -> Result<Option<(u64, ServerMessage)>, NatsError> {
-    let (what, api) = (format!("read {subject}"), format!("$JS.API.DIRECT.GET.{stream}.{subject}"));
+    let (what, api) = (format!("read {subject}"), client.api(&format!("DIRECT.GET.{stream}.{subject}")));
     let message = client.request(&Request { what: &what, subject: &api, headers: &[], payload: b"" }).await?;
     read_stored(client, &what, message)
 }

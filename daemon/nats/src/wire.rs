@@ -287,10 +287,13 @@ impl Wire {
 
 /// Makes a subject that no other client can guess, so that none can answer in the server's place.
 ///
+/// With a word, it comes after `_INBOX`.
+///
 /// # Errors
 /// If the system provides no random numbers.
-pub fn inbox() -> Result<String, String> {
-    Ok(format!("_INBOX.{}.", random_digits()?))
+pub fn inbox(word: Option<&str>) -> Result<String, String> {
+    let word = word.map(|word| format!("{word}.")).unwrap_or_default();
+    Ok(format!("_INBOX.{word}{}.", random_digits()?))
 }
 
 /// Returns 32 random hexadecimal digits.

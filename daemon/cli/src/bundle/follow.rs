@@ -115,7 +115,7 @@ Examples:
   sudo visiond bundle follow --source /media/stick --once street door
   sudo -E visiond bundle follow --source tls://nats.example --group north street
 
-NATS_CREDS, NATS_USER, NATS_PASSWORD, NATS_TOKEN, NATS_CA, NATS_CERT and NATS_KEY log in to NATS as they do for the program `nats`.";
+NATS_CREDS, NATS_USER, NATS_PASSWORD, NATS_TOKEN, NATS_CA, NATS_CERT and NATS_KEY log in to NATS as they do for the program `nats`. NATS_JS_API_PREFIX is its --js-api-prefix.";
 
 /// Pause between two reads of the daemon's status.
 const POLL: Duration = Duration::from_secs(2);

@@ -84,7 +84,7 @@ impl NatsConnection {
         sink: &str,
         config: &NatsSinkConfig,
     ) -> Result<Self, String> {
-        let inbox = wire::inbox()?;
+        let inbox = wire::inbox(None)?;
         let accepted = open(options, auth).await.map_err(|error| error.to_string())?;
         let mut connection = Self::new(accepted, inbox, options.servers(), sink, config);
         connection.wire.subscribe();

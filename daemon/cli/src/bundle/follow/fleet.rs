@@ -77,7 +77,9 @@ impl Fleet {
             (None, None) => DeviceConfig::default().resolved(),
         };
         let options = Options::from_env(Some(servers), format!("visiond {device} bundle follow"));
-        let options = options.map_err(|error| ExitError::new(Exit::Config, error))?;
+        let mut options = options.map_err(|error| ExitError::new(Exit::Config, error))?;
+        // A server can then keep what it answers from other devices.
+        options.inbox_word = Some(device.clone());
         options.check().map_err(|error| ExitError::new(Exit::Config, error))?;
         let identity = Identity { device, group: args.group.clone() };
         let reporter = Reporter::start(options.clone(), identity.clone(), interval.min(REPORT_EVERY))?;
