@@ -1,6 +1,6 @@
 //! Times of the system's clock, as records have them.
 
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use visiond_web::status::report::rfc3339;
 
@@ -17,14 +17,18 @@ pub fn rfc3339_of(unix_s: u64) -> String {
 
 /// Says how long ago it was, in its largest unit.
 pub fn ago(now_unix_s: u64, unix_s: u64) -> String {
-    let seconds = Duration::from_secs(now_unix_s.saturating_sub(unix_s)).as_secs();
+    format!("{} ago", in_largest_unit(now_unix_s.saturating_sub(unix_s)))
+}
+
+/// Says a number of seconds in the largest unit.
+pub fn in_largest_unit(seconds: u64) -> String {
     let (number, unit) = match seconds {
         0..60 => (seconds, "s"),
         60..3600 => (seconds / 60, "min"),
         3600..86400 => (seconds / 3600, "h"),
         _ => (seconds / 86400, "d"),
     };
-    format!("{number} {unit} ago")
+    format!("{number} {unit}")
 }
 
 #[cfg(test)]

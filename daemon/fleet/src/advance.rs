@@ -156,12 +156,16 @@ fn next(desired: &Desired, counts: &Counts, members: &[Member<'_>], now_unix_s: 
         };
         return Some(Desired { progress, reason: reason.or_else(|| desired.reason.clone()), ..desired.clone() });
     }
+    let are_enough = counts.succeeded > 0 && counts.succeeded_percent() >= limits.min_succeeded_percent;
+    // A device that comes later does not begin the soak again.
+    let succeeded_since = desired.succeeded_since_unix_s.or(are_enough.then_some(now_unix_s));
     // A clock that was set back makes a wave longer.
-    let has_soaked = now_unix_s.saturating_sub(desired.wave_since_unix_s) >= limits.soak_s;
-    if counts.succeeded == 0 || counts.succeeded_percent() < limits.min_succeeded_percent || !has_soaked {
+    let has_soaked = succeeded_since.is_some_and(|since| now_unix_s.saturating_sub(since) >= limits.soak_s);
+    if !are_enough || !has_soaked {
         // Devices that have come since are a part of the share.
-        let admitted = admit(desired, members, now_unix_s);
-        return (admitted > desired.admitted).then(|| Desired { admitted, ..desired.clone() });
+        let admitted = admit(desired, members, now_unix_s).max(desired.admitted);
+        let same = Desired { admitted, succeeded_since_unix_s: succeeded_since, ..desired.clone() };
+        return (same != *desired).then_some(same);
     }
     let wave = desired.wave + 1;
     if wave >= desired.waves.len() {
@@ -172,7 +176,7 @@ fn next(desired: &Desired, counts: &Counts, members: &[Member<'_>], now_unix_s: 
             ..desired.clone()
         });
     }
-    let begun = Desired { wave, wave_since_unix_s: now_unix_s, ..desired.clone() };
+    let begun = Desired { wave, wave_since_unix_s: now_unix_s, succeeded_since_unix_s: None, ..desired.clone() };
     Some(Desired { admitted: admit(&begun, members, now_unix_s).max(desired.admitted), ..begun })
 }
 

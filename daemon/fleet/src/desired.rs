@@ -43,6 +43,9 @@ pub struct Desired {
     pub wave: usize,
     /// When that wave began, in seconds since 1970.
     pub wave_since_unix_s: u64,
+    /// When enough of its devices had succeeded, in seconds since 1970: its soak begins then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub succeeded_since_unix_s: Option<u64>,
     /// When the rollout began, in seconds since 1970.
     pub since_unix_s: u64,
     /// Who began it.
@@ -61,7 +64,7 @@ pub struct Limits {
     pub max_failed_percent: f64,
     /// The smallest share of admitted devices that are online, in percent, that must succeed before the next wave.
     pub min_succeeded_percent: f64,
-    /// The shortest time of a wave, in seconds.
+    /// How long a wave lasts once enough devices have succeeded, in seconds.
     pub soak_s: u64,
     /// A device without a report for so many seconds is offline: a wave does not wait for it.
     pub offline_after_s: u64,

@@ -38,6 +38,7 @@ fn desired(waves: &[f64]) -> Desired {
         waves: waves.to_vec(),
         wave: 0,
         wave_since_unix_s: 0,
+        succeeded_since_unix_s: None,
         since_unix_s: 0,
         by: "maria@office".to_owned(),
         limits: Limits { max_failed_percent: 5.0, min_succeeded_percent: 90.0, soak_s: 60, offline_after_s: 600 },
@@ -144,6 +145,33 @@ fn a_thousand_devices_get_a_version_wave_by_wave() {
         act(&mut devices, &done, minute * 60);
     }
     assert!(devices.iter().all(|device| device.fails != (device.report.current == Some(2))));
+}
+
+#[test]
+fn a_wave_soaks_from_the_time_when_enough_devices_have_succeeded() {
+    let mut devices = group(10, |_| true, |_| false);
+    let begin = Desired { limits: Limits { soak_s: 600, ..desired(&[]).limits }, ..desired(&[20.0, 100.0]) };
+    let begin = Desired { admitted: admit(&begin, &members(&devices), 0), ..begin };
+    // The devices need an hour for it.
+    let now = 3600;
+    assert_eq!(advance(&begin, &members(&devices), now).next, None);
+    for _ in 0..4 {
+        act(&mut devices, &begin, now);
+    }
+    let soaks = advance(&begin, &members(&devices), now).next.unwrap();
+    assert_eq!((soaks.wave, soaks.succeeded_since_unix_s), (0, Some(now)));
+    assert_eq!(advance(&soaks, &members(&devices), now + 599).next, None);
+    // One of the two is busy again: the wave waits for it, and its soak goes on.
+    let admitted = devices.iter().position(|device| device.report.current == Some(2)).unwrap();
+    devices[admitted].report.step = Step::Watching;
+    assert_eq!(advance(&soaks, &members(&devices), now + 600).next, None);
+    devices[admitted].report.step = Step::UpToDate;
+    let second = advance(&soaks, &members(&devices), now + 600).next.unwrap();
+    assert_eq!((second.wave, second.wave_since_unix_s, second.succeeded_since_unix_s), (1, now + 600, None));
+    // A device that fails while the wave soaks stops it.
+    devices[admitted].report.step = Step::WentBack;
+    let stopped = advance(&soaks, &members(&devices), now + 600).next.unwrap();
+    assert_eq!(stopped.progress, Progress::Stopped);
 }
 
 #[test]

@@ -88,9 +88,8 @@ pub fn resume(args: &ResumeArgs) -> Result<Exit, ExitError> {
         let max_failed_percent = args.max_failed.unwrap_or(desired.limits.max_failed_percent);
         let limits = Limits { max_failed_percent, ..desired.limits };
         // A pause is not time in which a version showed what it does.
-        let wave_since_unix_s =
-            if desired.progress == Progress::Running { desired.wave_since_unix_s } else { unix_s() };
-        let resumed = Desired { progress: Progress::Running, reason: None, limits, wave_since_unix_s, ..desired };
+        let succeeded_since_unix_s = desired.succeeded_since_unix_s.filter(|_| desired.progress == Progress::Running);
+        let resumed = Desired { progress: Progress::Running, reason: None, limits, succeeded_since_unix_s, ..desired };
         write(&mut buckets, &args.target, &resumed, revision)?;
     }
     if args.no_wait { Ok(Exit::Success) } else { drive(&mut buckets, &args.target) }
@@ -120,6 +119,7 @@ pub fn roll_back(args: &RollbackArgs) -> Result<Exit, ExitError> {
         waves: vec![100.0],
         wave: 0,
         wave_since_unix_s: now,
+        succeeded_since_unix_s: None,
         since_unix_s: now,
         by: operator(),
         // A device that cannot go back keeps no other from it.

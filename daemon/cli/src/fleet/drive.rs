@@ -13,7 +13,7 @@ use super::failure::refuse;
 use crate::fleet_buckets::{Buckets, Device, describe};
 use crate::output::{complain, note};
 use crate::progress;
-use crate::wall_clock::unix_s;
+use crate::wall_clock::{in_largest_unit, unix_s};
 
 /// The shortest pause between two looks at the devices.
 const POLL: Duration = Duration::from_secs(2);
@@ -146,6 +146,10 @@ fn described(target: &TargetArgs, desired: &Desired, counts: &Counts) -> String 
         if *count > 0 {
             text += &format!(", {count} {what}");
         }
+    }
+    if let (Progress::Running, Some(since)) = (desired.progress, desired.succeeded_since_unix_s) {
+        let left = since.saturating_add(desired.limits.soak_s).saturating_sub(unix_s());
+        text += &format!(", soaking for {} more", in_largest_unit(left));
     }
     text
 }

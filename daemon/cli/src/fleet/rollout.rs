@@ -42,7 +42,7 @@ pub struct Args {
     #[arg(long, value_name = "PERCENT", default_value = "90", value_parser = percent)]
     min_succeeded: f64,
 
-    /// Let each wave last this long at least
+    /// Begin the next wave this long after enough devices have succeeded
     #[arg(long, value_name = "TIME", default_value = "10min", value_parser = soak)]
     soak: Duration,
 
@@ -111,6 +111,7 @@ pub fn run(args: &Args) -> Result<Exit, ExitError> {
         waves,
         wave: 0,
         wave_since_unix_s: now,
+        succeeded_since_unix_s: None,
         since_unix_s: now,
         by: operator(),
         limits: Limits {
