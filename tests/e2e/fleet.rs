@@ -292,6 +292,22 @@ fn a_rollout_waits_while_it_is_paused_and_a_pinned_device_takes_no_part() {
 }
 
 #[test]
+fn named_devices_get_a_version_first() {
+    let office = Office::new();
+    let _devices = office.devices::<4>();
+    let first = [&["rollout", "street", "1", "--waves", "1", "--no-wait"], &NORTH[..]].concat();
+    refused(
+        &office.fleet(&[&first[..], &["--first", "gate-2,gate-7"]].concat()),
+        INPUT,
+        "gate-7 does not follow street in north: check the name with `visiond fleet devices --group north`",
+    );
+    office.succeed(&[&first[..], &["--first", "gate-2,gate-0"]].concat());
+    office.wait("both of them", || office.versions() == [Some(1), None, Some(1), None]);
+    let waiting = office.status()["devices"]["waiting"].clone();
+    assert_eq!(waiting, 2);
+}
+
+#[test]
 fn a_device_switches_in_its_maintenance_window_alone() {
     let office = Office::new();
     fs::write(office.desk.path("visiond.toml"), "[device]\nname = \"night\"\ntime_zone = \"UTC\"\n").unwrap();

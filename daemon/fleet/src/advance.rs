@@ -71,7 +71,15 @@ pub fn place(device: &str, rollout: &str) -> u32 {
 
 /// Returns whether a device may use the version now.
 pub fn is_admitted(device: &str, desired: &Desired) -> bool {
-    u64::from(place(device, &desired.rollout)) < desired.admitted
+    place_in(device, desired) < desired.admitted
+}
+
+/// Returns the place of a device, or 0 if it comes before all others.
+fn place_in(device: &str, desired: &Desired) -> u64 {
+    if desired.first.iter().any(|first| first == device) {
+        return 0;
+    }
+    u64::from(place(device, &desired.rollout)).max(1)
 }
 
 /// Returns how a rollout fares on a device at the time `now_unix_s`.
@@ -180,8 +188,8 @@ fn next(desired: &Desired, counts: &Counts, members: &[Member<'_>], now_unix_s: 
     Some(Desired { admitted: admit(&begun, members, now_unix_s).max(desired.admitted), ..begun })
 }
 
-/// Returns [`Desired::admitted`] for the wave of `desired`: the share of the group's devices, rounded up. If none of these is online,
-/// it reaches to the first one that is, but has at most twice as many devices.
+/// Returns [`Desired::admitted`] for the wave of `desired`: the share of the group's devices, rounded up, but all of [`Desired::first`].
+/// If none of these is online, it reaches to the first one that is, but has at most twice as many devices.
 pub fn admit(desired: &Desired, members: &[Member<'_>], now_unix_s: u64) -> u64 {
     let share = desired.share();
     if share >= 100.0 {
@@ -190,14 +198,14 @@ pub fn admit(desired: &Desired, members: &[Member<'_>], now_unix_s: u64) -> u64 
     let is_online =
         |member: &Member<'_>| now_unix_s.saturating_sub(member.seen_unix_s) <= desired.limits.offline_after_s;
     let takes_part = members.iter().filter(|member| !member.is_pinned);
-    let mut places: Vec<_> =
-        takes_part.map(|member| (place(member.device, &desired.rollout), is_online(member))).collect();
+    let mut places: Vec<_> = takes_part.map(|member| (place_in(member.device, desired), is_online(member))).collect();
     places.sort_unstable();
-    let wanted = (places.len() as f64 * share / 100.0).ceil() as usize;
+    let first = places.iter().take_while(|(place, _)| *place == 0).count();
+    let wanted = ((places.len() as f64 * share / 100.0).ceil() as usize).max(first);
     let first_online = places.iter().position(|(_, is_online)| *is_online).map_or(0, |index| index + 1);
     // In a group without devices, the share of those that come.
     let Some(last) = wanted.max(first_online.min(wanted * 2)).checked_sub(1).and_then(|last| places.get(last)) else {
         return (EVERY_PLACE as f64 * share / 100.0) as u64;
     };
-    u64::from(last.0) + 1
+    last.0 + 1
 }

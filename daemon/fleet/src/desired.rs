@@ -9,6 +9,9 @@ use crate::{FORMAT, check_name};
 /// [`Desired::admitted`] that admits every device.
 pub const EVERY_PLACE: u64 = 1 << 32;
 
+/// The most devices of [`Desired::first`].
+pub const MOST_FIRST: usize = 50;
+
 /// The most bytes of a record.
 const MOST_BYTES: usize = 64 << 10;
 
@@ -30,12 +33,15 @@ pub struct Desired {
     pub is_rollback: bool,
     /// A random text, which decides in which order devices take part.
     pub rollout: String,
+    /// The devices that take part before all others, at most [`MOST_FIRST`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub first: Vec<String>,
     /// What happens to it.
     pub progress: Progress,
     /// Why it is paused or stopped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// Devices whose [`place`](crate::place) is below this may use the version.
+    /// Devices whose [`place`](crate::place) is below this may use the version; place 0 if they are in `first`.
     pub admitted: u64,
     /// Shares of the group, in percent, that rise to 100.
     pub waves: Vec<f64>,
@@ -97,6 +103,10 @@ impl Desired {
         let are_shares = desired.waves.iter().all(|share| *share > 0.0 && *share <= 100.0);
         if !rises || !are_shares || desired.wave >= desired.waves.len() {
             return Err(RecordError::broken(key, "its waves are not shares that rise to 100, or it has no such wave"));
+        }
+        if desired.first.len() > MOST_FIRST {
+            let reason = format!("it has {} devices that come first, and {MOST_FIRST} may", desired.first.len());
+            return Err(RecordError::broken(key, reason));
         }
         if desired.version == 0 || desired.admitted > EVERY_PLACE {
             return Err(RecordError::broken(key, "its version or its share is none"));

@@ -22,7 +22,7 @@ mod window;
 
 pub use advance::{Advance, Counts, Member, Outcome, admit, advance, is_admitted, outcome, place};
 pub use desired::{
-    Desired, EVERY_PLACE, Limits, Pin, Progress, device_key, group_key, parse_device_key, parse_group_key,
+    Desired, EVERY_PLACE, Limits, MOST_FIRST, Pin, Progress, device_key, group_key, parse_device_key, parse_group_key,
 };
 pub use error::RecordError;
 pub use order::Order;

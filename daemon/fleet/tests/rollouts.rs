@@ -32,6 +32,7 @@ fn desired(waves: &[f64]) -> Desired {
         before: Some(1),
         is_rollback: false,
         rollout: "9f3c".to_owned(),
+        first: Vec::new(),
         progress: Progress::Running,
         reason: None,
         admitted: 0,
@@ -172,6 +173,29 @@ fn a_wave_soaks_from_the_time_when_enough_devices_have_succeeded() {
     devices[admitted].report.step = Step::WentBack;
     let stopped = advance(&soaks, &members(&devices), now + 600).next.unwrap();
     assert_eq!(stopped.progress, Progress::Stopped);
+}
+
+#[test]
+fn named_devices_come_before_all_others() {
+    let mut devices = group(40, |index| index != 7, |_| false);
+    let first = vec!["gate-7".to_owned(), "gate-9".to_owned(), "gate-30".to_owned()];
+    let begin = Desired { first: first.clone(), ..desired(&[5.0, 25.0, 100.0]) };
+    let admitted = |desired: &Desired, devices: &[Device]| {
+        let admitted = admit(desired, &members(devices), 0);
+        let desired = Desired { admitted, ..desired.clone() };
+        devices.iter().map(|it| it.name.clone()).filter(|name| is_admitted(name, &desired)).collect::<Vec<_>>()
+    };
+    // More than the 2 of the share, and nobody else.
+    assert_eq!(admitted(&begin, &devices), first);
+    let second = admitted(&Desired { wave: 1, ..begin.clone() }, &devices);
+    assert!(second.len() == 10 && first.iter().all(|first| second.contains(first)), "{second:?}");
+    let (done, counts) = run(&mut devices, begin.clone(), 60, |desired, devices| {
+        let begun = devices.iter().filter(|device| device.report.version == Some(2)).count();
+        assert!(desired.wave > 0 || begun <= 2, "{begun}");
+    });
+    assert_eq!((done.progress, counts.succeeded, counts.offline), (Progress::Done, 39, 1), "{counts:?}");
+    let many = Desired { first: (0..51).map(|index| format!("gate-{index}")).collect(), ..begin };
+    assert!(Desired::parse("k", &many.to_json()).is_err());
 }
 
 #[test]

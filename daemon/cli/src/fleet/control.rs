@@ -113,6 +113,7 @@ pub fn roll_back(args: &RollbackArgs) -> Result<Exit, ExitError> {
         before: Some(desired.version),
         is_rollback: true,
         rollout: random_id()?,
+        first: Vec::new(),
         progress: Progress::Running,
         reason: args.reason.clone(),
         admitted: EVERY_PLACE,

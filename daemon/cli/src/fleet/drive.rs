@@ -53,6 +53,11 @@ impl Group {
         self.devices.len()
     }
 
+    /// Returns whether a device is one of them.
+    pub fn has(&self, device: &str) -> bool {
+        self.devices.iter().any(|it| it.name == device)
+    }
+
     /// The devices, as a rollout needs them.
     pub fn members(&self) -> Vec<Member<'_>> {
         let reports = self.devices.iter().filter_map(|it| Some((it, it.reported.bundles.get(&self.bundle)?)));

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use visiond_bundle::{Index, SourceError};
 use visiond_config::parse_duration;
-use visiond_fleet::{Desired, Limits, Progress, Window, admit};
+use visiond_fleet::{Desired, Limits, MOST_FIRST, Progress, Window, admit};
 use visiond_nats::NatsError;
 use visiond_system::exit::{Exit, ExitError};
 
-use super::arguments::{ServerArgs, TargetArgs, operator, version};
+use super::arguments::{ServerArgs, TargetArgs, name, operator, version};
 use super::drive::{Group, drive};
 use super::failure::refuse;
 use crate::fleet_buckets::{Buckets, random_id};
@@ -33,6 +33,10 @@ pub struct Args {
     /// Shares of the group that get it one after another, in percent; all others come last
     #[arg(long, value_name = "PERCENT,...", value_delimiter = ',', default_value = "5,25", value_parser = share)]
     waves: Vec<f64>,
+
+    /// Devices that get it before all others, at most 50; the first wave has all of them, also if they are more than its share
+    #[arg(long, value_name = "DEVICE,...", value_delimiter = ',', value_parser = name)]
+    first: Vec<String>,
 
     /// Stop if more devices than this share fail, in percent of those whose turn it was
     #[arg(long, value_name = "PERCENT", default_value = "5", value_parser = percent)]
@@ -71,6 +75,7 @@ The status is 0 once all waves have succeeded, 4 if too many devices failed.
 Examples:
   visiond fleet rollout street 7 --group north
   visiond fleet rollout street 7 --waves 1,10,50 --max-failed 2 --soak 1h
+  visiond fleet rollout street 7 --first gate-1,gate-2 --waves 10
   visiond fleet rollout street 7 --window 'Mon..Fri 22:00-05:00'";
 
 /// Begins a rollout.
@@ -105,6 +110,7 @@ pub fn run(args: &Args) -> Result<Exit, ExitError> {
         before: good.flatten(),
         is_rollback: false,
         rollout: random_id()?,
+        first: args.first.clone(),
         progress: Progress::Running,
         reason: None,
         admitted: 0,
@@ -130,6 +136,7 @@ pub fn run(args: &Args) -> Result<Exit, ExitError> {
         );
         return Err(ExitError::new(Exit::Input, message));
     }
+    check_first(&args.first, &devices, &args.target)?;
     desired.admitted = admit(&desired, &devices.members(), now);
     buckets.write_desired(group, name, &desired, revision).map_err(refuse)?;
     note(&format!("{} {} begins in {group} (devices: {})", name, args.version, devices.len()));
@@ -138,6 +145,20 @@ pub fn run(args: &Args) -> Result<Exit, ExitError> {
         return Ok(Exit::Success);
     }
     drive(&mut buckets, &args.target)
+}
+
+/// Checks that the devices that come first are there.
+fn check_first(first: &[String], devices: &Group, target: &TargetArgs) -> Result<(), ExitError> {
+    let TargetArgs { name, group } = target;
+    if first.len() > MOST_FIRST {
+        let message = format!("{} devices come first: name at most {MOST_FIRST}, or use --waves", first.len());
+        return Err(ExitError::new(Exit::Usage, message));
+    }
+    let Some(unknown) = first.iter().find(|first| !devices.has(first)) else { return Ok(()) };
+    let message = format!(
+        "{unknown} does not follow {name} in {group}: check the name with `visiond fleet devices --group {group}`"
+    );
+    Err(ExitError::new(Exit::Input, message))
 }
 
 /// Returns whether a version is in the store, its file and its index.
