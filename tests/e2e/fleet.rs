@@ -289,6 +289,28 @@ fn a_rollout_waits_while_it_is_paused_and_a_pinned_device_takes_no_part() {
     office.wait("the device with a version of its own", || office.versions() == [Some(3), Some(2), Some(2)]);
     office.succeed(&["pin", "gate-0", "street", "2"]);
     office.wait("the same device, back", || office.versions() == [Some(2); 3]);
+    let pins = office.reported().into_iter().map(|it| it["bundles"][0]["pin"]["version"].clone()).collect::<Vec<_>>();
+    assert_eq!(pins, [2.into(), Value::Null, Value::Null]);
+    // Nobody knows yet what these are.
+    let said = stderr(&office.succeed(&["pin", "gate-9", "street", "9"]));
+    for words in ["no device gate-9 has reported", "street 9 is not in the fleet's store"] {
+        assert!(said.contains(words), "{words}: {said}");
+    }
+    let said = stderr(&office.succeed(&["pin", "gate-1", "yard"]));
+    assert!(said.contains("gate-1 does not follow yard, but street"), "{said}");
+    let said = stderr(&office.succeed(&["devices"]));
+    assert!(said.contains("gate-9 has a pin for street, but has not reported it"), "{said}");
+    refused(
+        &office.fleet(&["devices", "--group", "yard"]),
+        INPUT,
+        "the fleet has no group yard: check the name; it has north",
+    );
+    refused(
+        &office.fleet(&["status", "--group", "yard"]),
+        INPUT,
+        "the fleet has no group yard: check the name; it has north",
+    );
+    refused(&office.fleet(&["status", "yard"]), INPUT, "the fleet has no bundle yard: check the name; it has street");
 }
 
 #[test]
@@ -305,6 +327,27 @@ fn named_devices_get_a_version_first() {
     office.wait("both of them", || office.versions() == [Some(1), None, Some(1), None]);
     let waiting = office.status()["devices"]["waiting"].clone();
     assert_eq!(waiting, 2);
+}
+
+#[test]
+fn buckets_that_others_have_made_are_checked() {
+    let office = Office { desk: Desk::new(), server: NatsServer::start() };
+    crate::nats_stores::python(
+        office.server.port,
+        "
+    await js.create_key_value(bucket='visiond-desired', direct=True)
+    await js.create_key_value(bucket='visiond-reported', direct=True)
+    await js.create_object_store('visiond-bundles')",
+    );
+    let said = stderr(&office.succeed(&["init", "--replicas", "3"]));
+    for words in [
+        "visiond-reported allows roll-ups",
+        "`nats stream edit KV_visiond-reported --no-allow-rollup` forbids them",
+        "KV_visiond-desired was there before, with --replicas 1: change it with `nats stream edit KV_visiond-desired --replicas 3`",
+    ] {
+        assert!(said.contains(words), "{words}: {said}");
+    }
+    assert!(stderr(&office.succeed(&["devices"])).contains("visiond-reported allows roll-ups"));
 }
 
 #[test]

@@ -459,7 +459,7 @@ fn a_token_and_an_nkey_let_a_device_in() {
 }
 
 /// Runs a Python program with nats-py; `port` is that of the server.
-fn python(port: u16, program: &str) {
+pub fn python(port: u16, program: &str) {
     let program = format!(
         "import asyncio, hashlib, nats, nats.js.api
 async def main():

@@ -37,6 +37,8 @@ pub struct Buckets {
     positions: BTreeMap<String, Position>,
     /// Devices whose broken reports were named.
     said: BTreeSet<String>,
+    /// Whether an operator should know what is wrong with a bucket.
+    warns: bool,
 }
 
 /// A device that has reported.
@@ -70,21 +72,36 @@ impl Buckets {
             bundles: None,
             positions: BTreeMap::new(),
             said: BTreeSet::new(),
+            warns: false,
         })
     }
 
-    /// Makes the buckets that do not exist, each on so many servers.
+    /// Warns from now on of buckets in which devices could do harm.
+    #[must_use]
+    pub fn warning(self) -> Self {
+        Self { warns: true, ..self }
+    }
+
+    /// Makes the buckets that do not exist, each on so many servers; returns the stream of each, and on how many servers it is.
     ///
     /// # Errors
     /// If one cannot be made.
-    pub fn create(&mut self, replicas: u8) -> Result<(), NatsError> {
-        let client = &mut self.client;
+    pub fn create(&mut self, replicas: u8) -> Result<Vec<(String, u8)>, NatsError> {
+        let (client, warns) = (&mut self.client, self.warns);
         self.runtime.block_on(async {
-            let bucket = |description| NewBucket { description, replicas, history: 1, max_bytes: 0 };
-            Bucket::create_if_missing(client, DESIRED_BUCKET, &bucket("versions that devices should use")).await?;
-            Bucket::create_if_missing(client, REPORTED_BUCKET, &bucket("what devices use and do")).await?;
+            let mut streams = Vec::new();
+            for (name, description) in
+                [(DESIRED_BUCKET, "versions that devices should use"), (REPORTED_BUCKET, "what devices use and do")]
+            {
+                let new = NewBucket { description, replicas, history: 1, max_bytes: 0 };
+                let bucket = Bucket::create_if_missing(client, name, &new).await?;
+                warn_of_rollup(&bucket, warns);
+                streams.push((bucket.stream().to_owned(), bucket.replicas()));
+            }
             let bundles = NewStore { description: "bundles of models", replicas, max_bytes: 0 };
-            Store::create_if_missing(client, BUNDLES_STORE, &bundles).await.map(drop)
+            let store = Store::create_if_missing(client, BUNDLES_STORE, &bundles).await?;
+            streams.push((store.stream().to_owned(), store.replicas()));
+            Ok(streams)
         })
     }
 
@@ -144,10 +161,22 @@ impl Buckets {
     /// If no server answers.
     pub fn pinned(&mut self) -> Result<BTreeMap<String, BTreeSet<String>>, NatsError> {
         let mut all = BTreeMap::<_, BTreeSet<_>>::new();
+        for (device, bundle) in self.pins()?.into_keys() {
+            all.entry(bundle).or_default().insert(device);
+        }
+        Ok(all)
+    }
+
+    /// Reads all pins, by device and bundle.
+    ///
+    /// # Errors
+    /// If no server answers.
+    pub fn pins(&mut self) -> Result<BTreeMap<(String, String), Record<Pin>>, NatsError> {
+        let mut all = BTreeMap::new();
         let bucket = self.desired_bucket()?;
-        self.runtime.block_on(bucket.entries(&mut self.client, "device.>", |key, _, _| {
+        self.runtime.block_on(bucket.entries(&mut self.client, "device.>", |key, entry, _| {
             if let Some((device, bundle)) = parse_device_key(key) {
-                all.entry(bundle.to_owned()).or_default().insert(device.to_owned());
+                all.insert((device.to_owned(), bundle.to_owned()), Pin::parse(key, &entry.value));
             }
             ControlFlow::Continue(())
         }))?;
@@ -314,13 +343,13 @@ impl Buckets {
     }
 
     fn desired_bucket(&mut self) -> Result<Bucket, NatsError> {
-        let Self { runtime, client, desired, .. } = self;
-        open_bucket(runtime, client, desired, DESIRED_BUCKET)
+        let Self { runtime, client, desired, warns, .. } = self;
+        open_bucket(runtime, client, desired, DESIRED_BUCKET, *warns)
     }
 
     fn reported_bucket(&mut self) -> Result<Bucket, NatsError> {
-        let Self { runtime, client, reported, .. } = self;
-        open_bucket(runtime, client, reported, REPORTED_BUCKET)
+        let Self { runtime, client, reported, warns, .. } = self;
+        open_bucket(runtime, client, reported, REPORTED_BUCKET, *warns)
     }
 
     fn store(&mut self) -> Result<Store, NatsError> {
@@ -338,11 +367,24 @@ fn open_bucket(
     client: &mut Client,
     open: &mut Option<Bucket>,
     name: &str,
+    warns: bool,
 ) -> Result<Bucket, NatsError> {
-    Ok(match open {
-        Some(open) => open.clone(),
-        none => none.insert(runtime.block_on(Bucket::open(client, name))?).clone(),
-    })
+    if let Some(open) = open {
+        return Ok(open.clone());
+    }
+    let bucket = runtime.block_on(Bucket::open(client, name))?;
+    warn_of_rollup(&bucket, warns);
+    Ok(open.insert(bucket).clone())
+}
+
+/// Warns if a device that may write its own key could remove all others.
+fn warn_of_rollup(bucket: &Bucket, warns: bool) {
+    if warns && bucket.allows_rollup() {
+        let (name, stream) = (bucket.name(), bucket.stream());
+        complain(&format!(
+            "{name} allows roll-ups, by which a login for one key can remove all others: `nats stream edit {stream} --no-allow-rollup` forbids them"
+        ));
+    }
 }
 
 impl BundleSource for Buckets {

@@ -24,6 +24,8 @@ pub struct Bucket {
     prefix: String,
     /// The largest value with its headers, in bytes; `None`: the server's limit alone.
     most_bytes: Option<u64>,
+    allows_rollup: bool,
+    replicas: u8,
 }
 
 /// What a new bucket should be like.
@@ -92,6 +94,21 @@ impl Bucket {
     /// Returns its name.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Returns its stream.
+    pub fn stream(&self) -> &str {
+        &self.stream
+    }
+
+    /// Returns whether who may write one key can remove all others. Buckets of other clients do.
+    pub fn allows_rollup(&self) -> bool {
+        self.allows_rollup
+    }
+
+    /// Returns on how many servers it is.
+    pub fn replicas(&self) -> u8 {
+        self.replicas
     }
 
     /// Returns the value of a key; `None` if it has none. In a cluster, any replica answers: it may not have a change yet that
@@ -194,7 +211,14 @@ impl Bucket {
 
     fn named(name: &str) -> Result<Self, NatsError> {
         let (stream, prefix) = (format!("KV_{name}"), format!("$KV.{name}."));
-        Ok(Self { name: bucket_name(name)?.to_owned(), stream, prefix, most_bytes: None })
+        Ok(Self {
+            name: bucket_name(name)?.to_owned(),
+            stream,
+            prefix,
+            most_bytes: None,
+            allows_rollup: false,
+            replicas: 1,
+        })
     }
 
     fn checked(mut self, client: &Client, info: &StreamInfo) -> Result<Self, NatsError> {
@@ -202,6 +226,7 @@ impl Bucket {
             return Err(NatsError::NoDirectReads { servers: client.servers().to_owned(), stream: self.stream });
         }
         self.most_bytes = u64::try_from(info.config.max_msg_size).ok().filter(|&most| most > 0);
+        (self.allows_rollup, self.replicas) = (info.config.allow_rollup_hdrs, info.config.num_replicas);
         Ok(self)
     }
 

@@ -38,6 +38,7 @@ const DIGEST: &str = "SHA-256=";
 pub struct Store {
     name: String,
     stream: String,
+    replicas: u8,
 }
 
 /// What a new store should be like.
@@ -144,6 +145,16 @@ impl Store {
     /// Returns its name.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Returns its stream.
+    pub fn stream(&self) -> &str {
+        &self.stream
+    }
+
+    /// Returns on how many servers it is.
+    pub fn replicas(&self) -> u8 {
+        self.replicas
     }
 
     /// Stores an object, in place of one of the same name, and returns its description. `progress` gets the number of bytes
@@ -325,14 +336,14 @@ impl Store {
     }
 
     fn named(name: &str) -> Result<Self, NatsError> {
-        Ok(Self { name: bucket_name(name)?.to_owned(), stream: format!("OBJ_{name}") })
+        Ok(Self { name: bucket_name(name)?.to_owned(), stream: format!("OBJ_{name}"), replicas: 1 })
     }
 
     fn checked(self, client: &Client, info: &StreamInfo) -> Result<Self, NatsError> {
         if !info.config.allow_direct {
             return Err(NatsError::NoDirectReads { servers: client.servers().to_owned(), stream: self.stream });
         }
-        Ok(self)
+        Ok(Self { replicas: info.config.num_replicas, ..self })
     }
 
     fn chunks(&self, nuid: &str) -> String {

@@ -29,11 +29,15 @@ pub struct StreamConfig {
     pub max_msg_size: i64,
     /// Whether replicas answer direct reads.
     pub allow_direct: bool,
+    /// Whether a message may replace all others of the stream or of its subject.
+    pub allow_rollup_hdrs: bool,
+    /// On how many servers it is.
+    pub num_replicas: u8,
 }
 
 impl Default for StreamConfig {
     fn default() -> Self {
-        Self { max_msg_size: -1, allow_direct: false }
+        Self { max_msg_size: -1, allow_direct: false, allow_rollup_hdrs: false, num_replicas: 1 }
     }
 }
 

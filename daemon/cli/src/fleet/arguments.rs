@@ -1,5 +1,6 @@
 //! Arguments that several commands of a fleet have.
 
+use std::collections::BTreeSet;
 use std::{env, fmt};
 
 use visiond_bundle::check_followed;
@@ -23,7 +24,7 @@ impl ServerArgs {
     pub fn open(&self) -> Result<Buckets, ExitError> {
         let options = Options::from_env(self.nats.as_deref(), format!("visiond fleet of {}", operator()));
         let options = options.map_err(|error| ExitError::new(Exit::Config, error))?;
-        Buckets::open(options).map_err(refuse)
+        Buckets::open(options).map(Buckets::warning).map_err(refuse)
     }
 }
 
@@ -51,6 +52,19 @@ pub fn operator() -> String {
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
     let text = format!("{}@{host}", user.as_deref().unwrap_or("unknown"));
     text.chars().map(|one| if one.is_control() { ' ' } else { one }).take(100).collect()
+}
+
+/// Checks that the fleet has a group or bundle of this name.
+pub fn check_known<'n>(what: &str, wanted: &str, known: impl IntoIterator<Item = &'n str>) -> Result<(), ExitError> {
+    let known: BTreeSet<_> = known.into_iter().collect();
+    if known.contains(wanted) {
+        return Ok(());
+    }
+    let has = match known.len() {
+        0 => "it has none".to_owned(),
+        _ => format!("it has {}", known.into_iter().collect::<Vec<_>>().join(", ")),
+    };
+    Err(ExitError::new(Exit::Input, format!("the fleet has no {what} {wanted}: check the name; {has}")))
 }
 
 /// Parses the name of a device or group.

@@ -1,15 +1,17 @@
 //! `visiond fleet devices` and `forget`.
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 use visiond_bundle::rollout::{Rollout, Step};
-use visiond_fleet::{BundleReport, check_name};
+use visiond_fleet::{BundleReport, Pin, check_name};
 use visiond_system::exit::{Exit, ExitError};
 
-use super::arguments::{ServerArgs, name};
+use super::arguments::{ServerArgs, check_known, name};
 use super::failure::refuse;
 use crate::bundle::described;
 use crate::fleet_buckets::Device;
-use crate::output::{note, print_report};
+use crate::output::{complain, note, print_report};
 use crate::text_table::TextTable;
 use crate::wall_clock::{ago, rfc3339_of, unix_s};
 
@@ -59,12 +61,47 @@ struct ListedBundle {
     name: String,
     #[serde(flatten)]
     report: BundleReport,
+    pin: Option<ListedPin>,
+}
+
+#[derive(Debug, Serialize)]
+struct ListedPin {
+    /// `None`: it keeps the version that it has.
+    version: Option<u64>,
+    by: String,
+    /// In RFC 3339.
+    since: String,
+    reason: Option<String>,
+}
+
+impl From<Pin> for ListedPin {
+    fn from(pin: Pin) -> Self {
+        let Pin { version, by, since_unix_s, reason, .. } = pin;
+        Self { version, by, since: rfc3339_of(since_unix_s), reason }
+    }
 }
 
 /// Lists devices.
 pub fn run(args: &Args) -> Result<Exit, ExitError> {
     let mut buckets = args.servers.open()?;
     let devices = buckets.reported().map_err(refuse)?;
+    if let Some(group) = args.group.as_ref().filter(|_| !devices.is_empty()) {
+        check_known("group", group, devices.values().map(|device| &*device.reported.group))?;
+    }
+    let mut pins = BTreeMap::new();
+    for (key, pin) in buckets.pins().map_err(refuse)? {
+        match pin {
+            Ok(pin) => drop(pins.insert(key, pin)),
+            Err(error) => complain(&error.to_string()),
+        }
+    }
+    for (device, bundle) in pins.keys() {
+        if !devices.get(device).is_some_and(|device| device.reported.bundles.contains_key(bundle)) {
+            note(&format!(
+                "{device} has a pin for {bundle}, but has not reported it: `visiond fleet unpin {device} {bundle}`"
+            ));
+        }
+    }
     let is_listed = |device: &Device| args.group.as_ref().is_none_or(|group| *group == device.reported.group);
     let now = unix_s();
     let mut seen = Vec::new();
@@ -72,7 +109,8 @@ pub fn run(args: &Args) -> Result<Exit, ExitError> {
     for Device { name, reported, seen_unix_s } in devices.into_values().filter(is_listed) {
         let has_failed = |report: &BundleReport| matches!(report.step, Step::Refused | Step::WentBack);
         let bundles = reported.bundles.into_iter().filter(|(_, report)| !args.failed || has_failed(report));
-        let bundles: Vec<_> = bundles.map(|(name, report)| ListedBundle { name, report }).collect();
+        let mut pin_of = |bundle: &String| pins.remove(&(name.clone(), bundle.clone())).map(ListedPin::from);
+        let bundles: Vec<_> = bundles.map(|(name, report)| ListedBundle { pin: pin_of(&name), name, report }).collect();
         if args.failed && bundles.is_empty() {
             continue;
         }
@@ -81,11 +119,16 @@ pub fn run(args: &Args) -> Result<Exit, ExitError> {
         listed.push(Listed { device: name, group, visiond, seen: rfc3339_of(seen_unix_s), bundles });
     }
     print_report(args.json, &listed, |listed| {
-        let mut table = TextTable::new(&["device", "group", "seen", "visiond", "bundle", ">version", "step"]);
+        let mut table = TextTable::new(&["device", "group", "seen", "visiond", "bundle", ">version", ">pin", "step"]);
         for (device, seen) in listed.iter().zip(&seen) {
-            for ListedBundle { name, report } in &device.bundles {
+            for ListedBundle { name, report, pin } in &device.bundles {
                 let version = report.current.map_or_else(|| "-".to_owned(), |version| version.to_string());
-                let cells = [&device.device, &device.group, seen, &device.visiond, name, &version];
+                let pin = match pin {
+                    None => "-".to_owned(),
+                    Some(ListedPin { version: None, .. }) => "kept".to_owned(),
+                    Some(ListedPin { version: Some(version), .. }) => version.to_string(),
+                };
+                let cells = [&device.device, &device.group, seen, &device.visiond, name, &version, &pin];
                 table.push(cells.into_iter().cloned().chain([described(&rollout_of(report))]));
             }
         }

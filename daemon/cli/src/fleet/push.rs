@@ -10,7 +10,7 @@ use super::failure::refuse;
 use super::rollout::is_whole;
 use crate::bundle::{refuse_bundle, refuse_key_list};
 use crate::fleet_buckets::Buckets;
-use crate::output::note;
+use crate::output::{complain, note};
 use crate::progress::Progress;
 
 /// Make the buckets of a fleet; those that exist stay as they are
@@ -19,9 +19,9 @@ pub struct InitArgs {
     #[command(flatten)]
     servers: ServerArgs,
 
-    /// Store everything on this many servers of the cluster, from 1 to 5
-    #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=5))]
-    replicas: u8,
+    /// Store everything on this many servers of the cluster, from 1 to 5 [default: 1]
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u8).range(1..=5))]
+    replicas: Option<u8>,
 }
 
 /// Put signed bundles into the fleet's store; no device uses them before `rollout`
@@ -46,7 +46,14 @@ pub struct PushArgs {
 /// Makes the buckets.
 pub fn init(args: &InitArgs) -> Result<Exit, ExitError> {
     let mut buckets = args.servers.open()?;
-    buckets.create(args.replicas).map_err(refuse)?;
+    let streams = buckets.create(args.replicas.unwrap_or(1)).map_err(refuse)?;
+    if let Some(wanted) = args.replicas {
+        for (stream, has) in streams.into_iter().filter(|(_, has)| *has != wanted) {
+            complain(&format!(
+                "{stream} was there before, with --replicas {has}: change it with `nats stream edit {stream} --replicas {wanted}`"
+            ));
+        }
+    }
     note("the fleet's buckets exist: push a bundle, and start `visiond bundle follow` on devices");
     Ok(Exit::Success)
 }

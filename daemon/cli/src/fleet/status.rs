@@ -8,7 +8,7 @@ use serde::Serialize;
 use visiond_fleet::{Counts, Desired, Outcome, Progress, advance, outcome};
 use visiond_system::exit::{Exit, ExitError};
 
-use super::arguments::{ServerArgs, bundle, name};
+use super::arguments::{ServerArgs, bundle, check_known, name};
 use super::drive::Group;
 use super::failure::refuse;
 use crate::fleet_buckets::Buckets;
@@ -110,8 +110,17 @@ fn read(buckets: &mut Buckets, args: &Args) -> Result<Vec<Listed>, ExitError> {
     let devices = buckets.reported().map_err(refuse)?;
     let pinned = buckets.pinned().map_err(refuse)?;
     let now = unix_s();
+    let all = buckets.all_desired().map_err(refuse)?;
+    if let Some(name) = &args.name {
+        let followed = devices.values().flat_map(|device| device.reported.bundles.keys());
+        check_known("bundle", name, all.keys().map(|(_, bundle)| bundle).chain(followed).map(String::as_str))?;
+    }
+    if let Some(group) = &args.group {
+        let reported = devices.values().map(|device| &device.reported.group);
+        check_known("group", group, all.keys().map(|(group, _)| group).chain(reported).map(String::as_str))?;
+    }
     let mut listed = Vec::new();
-    for ((group, bundle), desired) in buckets.all_desired().map_err(refuse)? {
+    for ((group, bundle), desired) in all {
         let is_wanted = |wanted: &Option<String>, own: &str| wanted.as_ref().is_none_or(|wanted| wanted == own);
         if !is_wanted(&args.group, &group) || !is_wanted(&args.name, &bundle) {
             continue;
@@ -156,7 +165,7 @@ fn of(group: String, bundle: String, desired: Desired, members: &Group, now: u64
 
 fn text(listed: &[Listed]) -> String {
     if listed.is_empty() {
-        return "no group has a version yet: begin with `visiond fleet rollout`\n".to_owned();
+        return "no such group has a version yet: begin with `visiond fleet rollout`\n".to_owned();
     }
     let columns = [
         "bundle",
