@@ -146,7 +146,7 @@ fn man_writes_pages_by_section_which_mandoc_accepts() {
         .collect();
     pages.sort();
     let expected = ["man1/visiond.1", "man1/visiond-run.1", "man5/visiond.toml.5"];
-    assert!(expected.iter().all(|page| pages.contains(&directory.join(page))) && pages.len() == 43, "{pages:?}");
+    assert!(expected.iter().all(|page| pages.contains(&directory.join(page))) && pages.len() == 45, "{pages:?}");
     assert!(std::fs::read_to_string(&pages[0]).unwrap().contains(" 1 2026-01-01 "));
     let lint = Command::new("mandoc").args(["-T", "lint", "-W", "warning"]).args(&pages).output();
     let lint = lint.expect("mandoc checks the manual pages: tests/setup --test installs it");

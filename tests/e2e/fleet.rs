@@ -330,6 +330,50 @@ fn named_devices_get_a_version_first() {
 }
 
 #[test]
+fn the_store_lists_what_is_used_and_gives_up_what_is_not() {
+    let office = Office::new();
+    let empty = String::from_utf8(office.succeed(&["bundles"]).stdout).unwrap();
+    assert!(empty.contains("street") && !empty.contains("group"), "{empty}");
+    let _device = office.device("gate-0", &[]);
+    office.wait("the device", || office.reported().len() == 1);
+    office.succeed(&[&["rollout", "street", "1", "--waves", "100"], &QUICK[..]].concat());
+    office.push("2");
+    office.succeed(&[&["rollout", "street", "2", "--waves", "100"], &QUICK[..]].concat());
+    office.push("3");
+    office.push("4");
+    office.succeed(&["pin", "gate-9", "street", "3"]);
+    let listed = office.json(&["bundles", "--json"]);
+    let versions: Vec<_> = listed.as_array().unwrap().iter().map(|it| it["version"].as_u64().unwrap()).collect();
+    assert_eq!(versions, [1, 2, 3, 4]);
+    assert_eq!((&listed[1]["groups"], &listed[1]["devices"]), (&serde_json::json!(["north"]), &1.into()));
+    assert!(listed[3]["bytes"].as_u64().unwrap() > 10_000 && listed[3]["is_complete"] == true, "{listed}");
+    let text = String::from_utf8(office.succeed(&["bundles"]).stdout).unwrap();
+    assert!(text.contains("group north, 1 device\n") && text.contains("the pin of gate-9"), "{text}");
+    for (version, words) in
+        [("1", "1 device to go back to"), ("2", "group north, 1 device: use --force"), ("3", "the pin of gate-9")]
+    {
+        refused(&office.fleet(&["delete", "street", version]), MODEL, words);
+    }
+    office.succeed(&["delete", "street", "4"]);
+    refused(
+        &office.fleet(&["delete", "street", "4"]),
+        INPUT,
+        "street 4 is not in the fleet's store: check the version with `visiond fleet bundles`",
+    );
+    refused(
+        &office.fleet(&["rollout", "street", "4", "--group", "north"]),
+        INPUT,
+        "put it there with `visiond fleet push`",
+    );
+    office.succeed(&["delete", "street", "1", "--force"]);
+    assert_eq!(office.json(&["bundles", "--json"]).as_array().unwrap().len(), 2);
+    // Devices keep what they have, and a version may come again.
+    office.succeed(&["rollback", "street", "--group", "north"]);
+    assert_eq!(office.versions(), [Some(1)]);
+    office.succeed(&["push", "DIR/street-4.visiond"]);
+}
+
+#[test]
 fn buckets_that_others_have_made_are_checked() {
     let office = Office { desk: Desk::new(), server: NatsServer::start() };
     crate::nats_stores::python(

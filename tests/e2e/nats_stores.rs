@@ -317,7 +317,7 @@ fn a_replaced_or_deleted_object_leaves_no_chunks() {
         assert!(gone.unwrap_err().to_string().contains("was replaced, deleted or damaged"));
         store.put(&mut client, "empty", &mut &b""[..], |_| {}).await.unwrap();
         let mut names = Vec::new();
-        let take = |info: visiond_nats::object::ObjectInfo| {
+        let take = |info: visiond_nats::object::ObjectInfo, _| {
             names.push((info.name, info.size));
             ControlFlow::Continue(())
         };
@@ -328,6 +328,26 @@ fn a_replaced_or_deleted_object_leaves_no_chunks() {
         assert!(!store.delete(&mut client, "a").await.unwrap());
         assert_eq!(store.info(&mut client, "a").await.unwrap(), None);
         store.put(&mut client, "b", &mut &contents(2 << 20)[..], |_| {}).await.unwrap();
+    });
+}
+
+#[test]
+fn chunks_of_an_object_that_was_never_completed_are_removed_once_they_are_old() {
+    let server = NatsServer::start();
+    run(async {
+        let mut client = connect(&server).await;
+        let store = Store::create_if_missing(&mut client, "bundles", &STORE).await.unwrap();
+        let bytes = contents(300_000);
+        store.put(&mut client, "a", &mut &bytes[..], |_| {}).await.unwrap();
+        for _ in 0..3 {
+            client.store("put", "$O.bundles.C.left", &[], b"x").await.unwrap();
+        }
+        let other = client.store("put", "$O.bundles.C.other", &[], b"x").await.unwrap();
+        assert_eq!(store.remove_leftovers(&mut client, 0).await.unwrap(), 0, "it may be under way");
+        assert_eq!(store.remove_leftovers(&mut client, u64::MAX).await.unwrap(), 2);
+        assert_eq!(store.remove_leftovers(&mut client, u64::MAX).await.unwrap(), 0);
+        assert!(read(&mut client, &store, "a", 0..u64::MAX).await == bytes);
+        assert!(other.seq > 3);
     });
 }
 

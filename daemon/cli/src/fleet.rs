@@ -1,6 +1,7 @@
 //! `visiond fleet`: gives devices new versions of bundles, over the key-value buckets and the object store of NATS servers.
 
 mod arguments;
+mod bundles;
 mod control;
 mod devices;
 mod drive;
@@ -37,6 +38,8 @@ Examples:
 enum FleetCommand {
     Init(push::InitArgs),
     Push(push::PushArgs),
+    Bundles(bundles::Args),
+    Delete(bundles::DeleteArgs),
     Rollout(rollout::Args),
     Pause(control::PauseArgs),
     Resume(control::ResumeArgs),
@@ -54,6 +57,7 @@ impl Args {
         match &self.command {
             FleetCommand::Status(args) => args.json,
             FleetCommand::Devices(args) => args.json,
+            FleetCommand::Bundles(args) => args.json,
             _ => false,
         }
     }
@@ -64,6 +68,8 @@ pub fn run(args: Args) -> Result<Exit, ExitError> {
     match args.command {
         FleetCommand::Init(args) => push::init(&args),
         FleetCommand::Push(args) => push::push(&args),
+        FleetCommand::Bundles(args) => bundles::run(&args),
+        FleetCommand::Delete(args) => bundles::delete(&args),
         FleetCommand::Rollout(args) => rollout::run(&args),
         FleetCommand::Pause(args) => control::pause(&args),
         FleetCommand::Resume(args) => control::resume(&args),

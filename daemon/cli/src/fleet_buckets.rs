@@ -25,6 +25,9 @@ use crate::output::complain;
 /// The most devices whose broken reports are named.
 const MOST_BROKEN: usize = 3;
 
+/// The age from which chunks without an object were left by a push that was interrupted, in seconds.
+const LEFTOVER_AFTER_S: u64 = 3600;
+
 /// A connection to the servers of a fleet.
 pub struct Buckets {
     runtime: Runtime,
@@ -39,6 +42,17 @@ pub struct Buckets {
     said: BTreeSet<String>,
     /// Whether an operator should know what is wrong with a bucket.
     warns: bool,
+}
+
+/// An object of the store.
+#[derive(Debug, Clone)]
+pub struct StoredObject {
+    /// Its name.
+    pub name: String,
+    /// Its size, in bytes.
+    pub bytes: u64,
+    /// When it was stored, in seconds since 1970.
+    pub stored_unix_s: u64,
 }
 
 /// A device that has reported.
@@ -312,6 +326,40 @@ impl Buckets {
     pub fn put_bytes(&mut self, path: &str, mut bytes: &[u8]) -> Result<(), NatsError> {
         let store = self.store()?;
         self.runtime.block_on(store.put(&mut self.client, path, &mut bytes, &mut |_| {})).map(drop)
+    }
+
+    /// Returns the objects in the store.
+    ///
+    /// # Errors
+    /// If no server answers.
+    pub fn objects(&mut self) -> Result<Vec<StoredObject>, NatsError> {
+        let store = self.store()?;
+        let mut all = BTreeMap::new();
+        self.runtime.block_on(store.list(&mut self.client, |ObjectInfo { name, size, .. }, stored_unix_s| {
+            // One that changes meanwhile comes twice.
+            all.insert(name.clone(), StoredObject { name, bytes: size, stored_unix_s });
+            ControlFlow::Continue(())
+        }))?;
+        Ok(all.into_values().collect())
+    }
+
+    /// Deletes an object; returns whether there was one.
+    ///
+    /// # Errors
+    /// If no server answers.
+    pub fn delete_object(&mut self, path: &str) -> Result<bool, NatsError> {
+        let store = self.store()?;
+        self.runtime.block_on(store.delete(&mut self.client, path))
+    }
+
+    /// Removes what pushes have left that were interrupted an hour ago or earlier; returns of how many objects.
+    ///
+    /// # Errors
+    /// If no server answers.
+    pub fn remove_leftovers(&mut self, now_unix_s: u64) -> Result<usize, NatsError> {
+        let store = self.store()?;
+        let before = now_unix_s.saturating_sub(LEFTOVER_AFTER_S);
+        self.runtime.block_on(store.remove_leftovers(&mut self.client, before))
     }
 
     /// Waits until an operator changes something for this device or group, `news` comes, or it is late; returns whether it was an

@@ -3,7 +3,7 @@
 //! A store is a stream. An object is a number of chunks with the subject `$O.STORE.C.NUID`, and a message that describes it with
 //! the subject `$O.STORE.M.NAME`, the name in Base64. A replaced object has another NUID.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::{self, ErrorKind, Read};
 use std::ops::{ControlFlow, Range};
 use std::time::{Duration, Instant};
@@ -297,21 +297,51 @@ impl Store {
         Ok(())
     }
 
-    /// Returns the descriptions of all objects.
+    /// Gives the descriptions of all objects to `take`, with the time when each was stored, by the server's clock, in seconds since 1970.
     ///
     /// # Errors
     /// If no server answers in time, or a description is invalid.
     pub async fn list(
         &self,
         client: &mut Client,
-        mut take: impl FnMut(ObjectInfo) -> ControlFlow<()>,
+        mut take: impl FnMut(ObjectInfo, u64) -> ControlFlow<()>,
     ) -> Result<(), NatsError> {
         let filter = format!("$O.{}.M.>", self.name);
         consumer::last_of_each(client, &self.stream, &filter, |client, delivered| {
             let info = self.parse(client, &delivered.message.payload)?;
-            Ok(if info.deleted { ControlFlow::Continue(()) } else { take(info) })
+            Ok(if info.deleted { ControlFlow::Continue(()) } else { take(info, delivered.stored_unix_s) })
         })
         .await
+    }
+
+    /// Removes chunks of objects that were never completed: those without a description whose last one was stored before `before_unix_s`,
+    /// so that no [`Store::put`] can still be under way. Returns of how many objects.
+    ///
+    /// # Errors
+    /// If no server answers in time, or a description is invalid.
+    pub async fn remove_leftovers(&self, client: &mut Client, before_unix_s: u64) -> Result<usize, NatsError> {
+        // The chunks first: what is completed meanwhile has its description then.
+        let mut chunks: BTreeSet<_> =
+            stream::subjects(client, &self.stream, &self.chunks(">")).await?.into_iter().collect();
+        self.list(client, |info, _| {
+            chunks.remove(&self.chunks(&info.nuid));
+            ControlFlow::Continue(())
+        })
+        .await?;
+        let mut count = 0;
+        for subject in chunks {
+            let mut is_old = false;
+            consumer::last_of_each(client, &self.stream, &subject, |_, delivered| {
+                is_old = delivered.stored_unix_s < before_unix_s;
+                Ok(ControlFlow::Break(()))
+            })
+            .await?;
+            if is_old {
+                stream::purge(client, &self.stream, &subject).await?;
+                count += 1;
+            }
+        }
+        Ok(count)
     }
 
     /// Deletes an object; returns whether there was one.

@@ -6,6 +6,7 @@ use visiond_bundle::{Index, SourceError, key_list_files};
 use visiond_system::exit::{Exit, ExitError};
 
 use super::arguments::ServerArgs;
+use super::bundles::remove_leftovers;
 use super::failure::refuse;
 use super::rollout::is_whole;
 use crate::bundle::{refuse_bundle, refuse_key_list};
@@ -61,6 +62,7 @@ pub fn init(args: &InitArgs) -> Result<Exit, ExitError> {
 /// Pushes bundles.
 pub fn push(args: &PushArgs) -> Result<Exit, ExitError> {
     let mut buckets = args.servers.open()?;
+    remove_leftovers(&mut buckets);
     for path in &args.bundles {
         if args.keys {
             push_keys(&mut buckets, path)?;

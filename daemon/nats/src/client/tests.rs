@@ -222,7 +222,7 @@ proptest! {
                 let _ = bucket.entries(&mut client, ">", |_, _, _| ControlFlow::Continue(())).await;
                 let store = Store::unchecked("b");
                 let _ = store.put(&mut client, "a", &mut &b"1"[..], |_| {}).await;
-                let _ = store.list(&mut client, |_| ControlFlow::Continue(())).await;
+                let _ = store.list(&mut client, |_, _| ControlFlow::Continue(())).await;
                 let info = r#"{"name":"a","nuid":"n","size":300000,"chunks":3,"options":{"max_chunk_size":131072}}"#;
                 let info: ObjectInfo = serde_json::from_str(info).unwrap();
                 for start in [0, 200_000] {
