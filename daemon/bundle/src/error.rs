@@ -182,6 +182,24 @@ pub enum BundleError {
         /// The store.
         folder: PathBuf,
     },
+    /// The bundle has a model.
+    #[error(
+        "{name} {version} has a model, and no settings: make a bundle of settings with `visiond bundle make --settings`"
+    )]
+    NoSettings {
+        /// The bundle's name.
+        name: String,
+        /// Its version.
+        version: u64,
+    },
+    /// The bundle has settings.
+    #[error("{name} {version} has settings, and no model: name it as `settings` in `[bundles]`")]
+    NoModel {
+        /// The bundle's name.
+        name: String,
+        /// Its version.
+        version: u64,
+    },
     /// Another process is installing.
     #[error(
         "another process is changing {0}: wait until it has ended; an installation takes as long as its model's proof, and as the build of its engine; \

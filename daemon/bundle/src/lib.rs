@@ -1,4 +1,5 @@
-//! Bundles: a model with its card, the proof that it works, and a signature, in one file; and the [store] of a device.
+//! Bundles: a model with its card, the proof that it works, and a signature, in one file, or settings for the configuration and a
+//! signature; and the [store] of a device.
 //!
 //! A bundle is a tar archive (ustar), compressed with zstd:
 //!
@@ -23,6 +24,7 @@ mod manifest;
 pub mod owner;
 mod read;
 pub mod rollout;
+mod settings;
 mod signature;
 mod source;
 pub mod store;
@@ -41,8 +43,9 @@ pub use key_list::{
     KEY_LIST, KeyList, KeyListError, KeysUpdated, ListedKey, SignedKeyList, key_list_files, publish_key_list,
     sign_key_list,
 };
-pub use manifest::{BundleFile, BundleModel, Live, Manifest, Proof};
+pub use manifest::{BundleFile, BundleModel, Live, Manifest, Proof, SETTINGS};
 pub use read::Bundle;
+pub use settings::BundleSettings;
 pub use signature::{Signer, TrustedKeys};
 pub use source::{BundleSource, FolderSource, Piece, SourceError, Take};
 pub use trial::Trial;

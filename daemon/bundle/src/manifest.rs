@@ -8,8 +8,17 @@ use toml::value::Datetime;
 
 use super::engine_build::EngineBuild;
 
-/// The format that this program reads and writes.
-const FORMAT: u32 = 1;
+/// The format of bundles with models.
+const MODEL_FORMAT: u32 = 1;
+
+/// The format of bundles with settings: a visiond that knows none of them refuses it by its number.
+const SETTINGS_FORMAT: u32 = 2;
+
+/// The file of the settings, in every bundle that has some.
+pub const SETTINGS: &str = "settings.toml";
+
+/// The largest settings.
+pub(crate) const MAX_SETTINGS_BYTES: u64 = 1 << 20;
 
 /// The most files of a bundle, and the most bytes of them all.
 const MAX_FILES: usize = 10_000;
@@ -37,9 +46,9 @@ const RESERVED: [&str; 5] = [super::MANIFEST, super::SIGNATURE, MODEL, MODEL_SID
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Manifest {
-    /// Always 1.
+    /// 1 of a bundle with models, 2 of one with settings.
     pub format: u32,
-    /// The model's name: letters, digits, `-` and `_`.
+    /// The bundle's name: letters, digits, `-` and `_`.
     pub name: String,
     /// Grows with each bundle of this name.
     pub version: u64,
@@ -58,8 +67,14 @@ pub struct Manifest {
     /// The file of the card; without one, the model's own data must do.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub card: Option<String>,
+    /// The file of settings for the configurations of devices, in place of models.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub settings: Option<String>,
+    /// Whether devices do not compare detections before and after, because the settings change how many there are.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub changes_detections: bool,
     /// The model for different machines: the first that can be loaded is used.
-    #[serde(rename = "model")]
+    #[serde(default, rename = "model", skip_serializing_if = "Vec::is_empty")]
     pub models: Vec<BundleModel>,
     /// How a device proves that the model works there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -137,10 +152,10 @@ pub struct BundleFile {
 }
 
 impl Manifest {
-    /// Starts the manifest of a bundle.
+    /// Starts the manifest of a bundle of models.
     pub fn new(name: String, version: u64) -> Self {
         Self {
-            format: FORMAT,
+            format: MODEL_FORMAT,
             name,
             version,
             minimum_visiond: None,
@@ -148,11 +163,18 @@ impl Manifest {
             notes: None,
             expires: None,
             card: None,
+            settings: None,
+            changes_detections: false,
             models: Vec::new(),
             proof: None,
             live: None,
             files: Vec::new(),
         }
+    }
+
+    /// Starts the manifest of a bundle of settings, whose only file is [`SETTINGS`].
+    pub fn of_settings(name: String, version: u64) -> Self {
+        Self { format: SETTINGS_FORMAT, settings: Some(SETTINGS.to_owned()), ..Self::new(name, version) }
     }
 
     /// Reads a manifest.
@@ -166,9 +188,10 @@ impl Manifest {
             format: u32,
         }
         let head: Head = toml::from_str(text).map_err(|error| one_line(&error))?;
-        if head.format != FORMAT {
+        if ![MODEL_FORMAT, SETTINGS_FORMAT].contains(&head.format) {
             return Err(format!(
-                "format {} is none that visiond {} reads, which is {FORMAT}",
+                "format {} is none that visiond {} reads, which are {MODEL_FORMAT} and {SETTINGS_FORMAT}: update visiond if \
+                 the bundle is newer",
                 head.format,
                 env!("CARGO_PKG_VERSION")
             ));
@@ -251,6 +274,15 @@ impl Manifest {
 
     /// Checks that everything that the manifest names is among the files.
     fn check_named(&self, paths: &BTreeSet<&str>) -> Result<(), String> {
+        if let Some(settings) = &self.settings {
+            return self.check_settings(settings, paths);
+        }
+        if self.format != MODEL_FORMAT {
+            return Err(format!("a bundle of format {} must have `settings`", self.format));
+        }
+        if self.changes_detections {
+            return Err("`changes_detections` is a key of bundles with `settings`".to_owned());
+        }
         if self.models.is_empty() {
             return Err("it must have a `[[model]]`".to_owned());
         }
@@ -281,6 +313,25 @@ impl Manifest {
             if value.is_some_and(|value| !(0.0..=most).contains(&value)) {
                 return Err(format!("`{key}` must be between 0 and {most}"));
             }
+        }
+        Ok(())
+    }
+}
+
+impl Manifest {
+    /// Checks a bundle of settings, which has nothing else.
+    fn check_settings(&self, settings: &str, paths: &BTreeSet<&str>) -> Result<(), String> {
+        if self.format != SETTINGS_FORMAT {
+            return Err(format!("a bundle with `settings` must have the format {SETTINGS_FORMAT}"));
+        }
+        if !self.models.is_empty() || self.card.is_some() || self.proof.is_some() {
+            return Err("a bundle has either `settings`, or models with a card and a proof".to_owned());
+        }
+        if settings != SETTINGS || paths.len() != 1 || !paths.contains(SETTINGS) {
+            return Err(format!("a bundle of settings must have the file {SETTINGS:?} and no other"));
+        }
+        if self.total_bytes() > MAX_SETTINGS_BYTES {
+            return Err(format!("{SETTINGS} must have at most {} MiB", MAX_SETTINGS_BYTES >> 20));
         }
         Ok(())
     }

@@ -78,6 +78,11 @@ impl Installed {
         self.folder.join(MODEL)
     }
 
+    /// Returns the path of its settings; `None` if it has a model instead.
+    pub fn settings(&self) -> Option<PathBuf> {
+        self.manifest.settings.as_ref().map(|file| self.folder.join(file))
+    }
+
     /// Reads the version in `folder`.
     fn read(folder: PathBuf) -> Result<Self, BundleError> {
         let path = folder.join(super::MANIFEST);
@@ -92,8 +97,8 @@ impl Installed {
 /// What is current after a change.
 #[derive(Debug)]
 pub struct Switched {
-    /// The current version.
-    pub now: Installed,
+    /// The current version; `None` after a rollback of the first settings.
+    pub now: Option<Installed>,
     /// What could not be noted or removed after the switch.
     pub left: Option<BundleError>,
 }
@@ -283,7 +288,7 @@ impl Store {
         Ok(candidate)
     }
 
-    /// Goes back to the previous version; the current one is then not tried again. With `expected`, only if that is the current one,
+    /// Goes back to the previous version; the current one is then not tried again. Before the first settings, there were none. With `expected`, only if that is the current one,
     /// which is also noted as refused if there is no previous one.
     ///
     /// # Errors
@@ -299,13 +304,15 @@ impl Store {
         {
             return Err(BundleError::NotCurrent { name: name.to_owned(), version });
         }
-        let Some(now) = versions.previous else {
+        // Without settings, a device has its configuration file; without a model, it has nothing.
+        let is_settings = versions.current.as_ref().is_some_and(|current| current.settings().is_some());
+        if versions.previous.is_none() && !is_settings {
             // It stays in use, and is known to be bad.
             if let Some(version) = expected {
                 place.refuse(version, reason)?;
             }
             return Err(BundleError::NothingBefore { name: name.to_owned() });
-        };
+        }
         // Before the switch, so that a cut after it cannot let an older version in; but a full disk must not keep a bad one.
         let noted = match &versions.current {
             Some(current) => {
@@ -313,7 +320,18 @@ impl Store {
             }
             None => Ok(()),
         };
-        place.point(CURRENT, now.folder.file_name().unwrap_or_default().as_ref())?;
+        let now = versions.previous;
+        match &now {
+            Some(now) => place.point(CURRENT, now.folder.file_name().unwrap_or_default().as_ref())?,
+            None => {
+                // What was noted is all that keeps the version out from here on.
+                if let Err(error) = noted {
+                    return Err(error);
+                }
+                remove_if_there(&place.folder.join(CURRENT))?;
+                place.sync()?;
+            }
+        }
         let left = noted.and(remove_if_there(&place.folder.join(PREVIOUS))).and(place.clean()).err();
         Ok(Switched { now, left })
     }
@@ -442,7 +460,7 @@ impl Candidate {
         // `newest` also looks at the link, so a cut before this is no loss.
         let left = place.note_newest(version).and(place.clean()).err();
         let signed_by = Some(self.signer.id.clone());
-        Ok(Switched { now: Installed { manifest: self.manifest.clone(), signed_by, folder }, left })
+        Ok(Switched { now: Some(Installed { manifest: self.manifest.clone(), signed_by, folder }), left })
     }
 
     /// Refuses it, so that it is not tried again, and removes it.

@@ -58,7 +58,7 @@ impl Desk {
     fn install(&self, path: &Path) -> Result<Installed, BundleError> {
         let switched = self.unpack(path, false)?.accept()?;
         assert!(switched.left.is_none());
-        Ok(switched.now)
+        Ok(switched.now.unwrap())
     }
 
     fn unpack(&self, path: &Path, again: bool) -> Result<Candidate, BundleError> {
@@ -190,7 +190,7 @@ fn an_older_an_equal_and_a_refused_version_are_installed_only_on_demand() {
     assert!(versions.refused.is_empty());
     // The same once more, beside the one that is in use.
     let before = desk.store().versions("street").unwrap().current.unwrap().folder;
-    let after = unpack(true).unwrap().accept().unwrap().now.folder;
+    let after = unpack(true).unwrap().accept().unwrap().now.unwrap().folder;
     assert_ne!(before, after);
     assert_eq!(desk.store().versions("street").unwrap().previous.unwrap().manifest.version, 7);
     assert!(!before.exists());
@@ -210,7 +210,7 @@ fn an_engine_that_was_built_here_lies_beside_its_version_until_it_is_built_again
         candidate.choose_engine().unwrap()
     };
     assert_eq!(fs::read_to_string(build(&candidate, "engine")).unwrap(), "engine");
-    let first = candidate.accept().unwrap().now;
+    let first = candidate.accept().unwrap().now.unwrap();
     assert_eq!(fs::read_link(first.model()).unwrap(), Path::new("built/model.engine"));
     assert_eq!(fs::read_to_string(first.folder.join("model.json")).unwrap(), "{}");
     let mode = first.model().metadata().unwrap().permissions().mode();
@@ -220,7 +220,7 @@ fn an_engine_that_was_built_here_lies_beside_its_version_until_it_is_built_again
     assert_eq!((&again.manifest, &again.signer.comment), (&first.manifest, &"street 7".to_owned()));
     build(&again, "newer");
     assert_eq!(fs::read_to_string(first.model()).unwrap(), "engine", "until the new one is accepted");
-    let second = again.accept().unwrap().now;
+    let second = again.accept().unwrap().now.unwrap();
     assert_eq!((second.folder, second.manifest), (desk.path("models/street/7.2"), first.manifest));
     assert_eq!(fs::read_to_string(desk.store().model("street")).unwrap(), "newer");
     assert!(!first.folder.exists() && desk.store().versions("street").unwrap().previous.is_none());
@@ -228,7 +228,7 @@ fn an_engine_that_was_built_here_lies_beside_its_version_until_it_is_built_again
     let candidate = desk.store().unpack_current("street").unwrap();
     build(&candidate, "of no use");
     candidate.choose("model.onnx").unwrap();
-    let third = candidate.accept().unwrap().now.folder;
+    let third = candidate.accept().unwrap().now.unwrap().folder;
     assert!(!third.join("built").exists() && fs::symlink_metadata(third.join("model.json")).is_err());
     assert_eq!(fs::read(desk.store().model("street")).unwrap(), vec![7; 100_000]);
     assert!(matches!(desk.store().unpack_current("none"), Err(BundleError::NotInstalled { .. })));
@@ -242,7 +242,7 @@ fn going_back_refuses_the_version_and_leaves_nothing_to_go_back_to() {
         desk.install(&desk.bundle(version)).unwrap();
     }
     assert!(!desk.path("models/street/5").exists(), "two versions are kept");
-    assert_eq!(desk.store().roll_back("street", None, "by hand").unwrap().now.manifest.version, 6);
+    assert_eq!(desk.store().roll_back("street", None, "by hand").unwrap().now.unwrap().manifest.version, 6);
     assert!(matches!(desk.store().roll_back("street", None, "by hand"), Err(BundleError::NothingBefore { .. })));
     assert!(matches!(desk.store().roll_back("yard", None, "by hand"), Err(BundleError::NotInstalled { .. })));
     let error = desk.install(&desk.bundle(7)).unwrap_err();
@@ -287,7 +287,7 @@ fn a_cut_lets_no_older_version_in_and_a_version_that_somebody_removed_can_be_lef
     desk.install(&desk.bundle(4)).unwrap();
     fs::remove_dir_all(desk.path("models/street/4")).unwrap();
     assert!(desk.store().list().unwrap()[0].current.is_none());
-    assert_eq!(desk.store().roll_back("street", None, "it is gone").unwrap().now.manifest.version, 1);
+    assert_eq!(desk.store().roll_back("street", None, "it is gone").unwrap().now.unwrap().manifest.version, 1);
     fs::remove_dir_all(desk.path("models/street/1")).unwrap();
     assert_eq!(desk.install(&desk.bundle(5)).unwrap().manifest.version, 5);
 }

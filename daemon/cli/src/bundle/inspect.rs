@@ -6,6 +6,7 @@ use serde::Serialize;
 use visiond_bundle::{Bundle, EngineBuild, Fallback, KeyList, Manifest, SignedKeyList};
 use visiond_config::format_size;
 use visiond_system::exit::{Exit, ExitError};
+use visiond_system::logging::is_unprintable;
 
 use super::failure::{refuse, refuse_key_list};
 use super::trusted_keys::KeyArgs;
@@ -67,6 +68,9 @@ struct BundleReport {
     manifest: Manifest,
     /// The number of the key that signed it, which nothing has verified; `None` without a signature.
     signed_by: Option<String>,
+    /// The text of its settings.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    settings: Option<String>,
 }
 
 /// A list of keys as `--json` prints it.
@@ -94,7 +98,8 @@ pub fn run(args: &Args) -> Result<Exit, ExitError> {
     }
     let bundle = Bundle::open(&args.bundle).map_err(refuse)?;
     let signed_by = bundle.claimed_signer().map_err(refuse)?.map(|signer| signer.id);
-    let report = BundleReport { manifest: bundle.manifest().clone(), signed_by };
+    let settings = bundle.settings().map_err(refuse)?;
+    let report = BundleReport { manifest: bundle.manifest().clone(), signed_by, settings };
     print_report(args.json, &report, text)
 }
 
@@ -128,6 +133,13 @@ fn text(report: &BundleReport) -> String {
         if let Some(value) = value {
             out += &labelled(label, value);
         }
+    }
+    if let Some(settings) = &report.settings {
+        // A stranger's text must not move the cursor.
+        let is_shown = |c: &char| matches!(c, '\n' | '\t') || !is_unprintable(*c);
+        let settings: String = settings.chars().filter(is_shown).collect();
+        out += &labelled("settings", if manifest.changes_detections { "they change detections" } else { "" });
+        return out + "\n" + settings.trim_end() + "\n";
     }
     let models: Vec<_> = manifest.models.iter().map(|model| model.file.as_str()).collect();
     out += &labelled("models", &models.join(", "));

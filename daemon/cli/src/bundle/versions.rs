@@ -82,7 +82,12 @@ struct ListedVersion {
     version: u64,
     /// The number of the key that signed it.
     signed_by: Option<String>,
-    model: String,
+    /// The file of its model.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    model: Option<String>,
+    /// The file of its settings, in place of a model.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    settings: Option<String>,
 }
 
 #[derive(Debug, Serialize)]
@@ -95,10 +100,10 @@ struct Refused {
 pub fn list(args: &ListArgs) -> Result<Exit, ExitError> {
     let store = args.store.open();
     let installed = store.list().map_err(refuse)?;
-    let version = |it: Installed| ListedVersion {
-        version: it.manifest.version,
-        signed_by: it.signed_by,
-        model: it.folder.join("model").display().to_string(),
+    let version = |it: Installed| {
+        let settings = it.settings().map(|path| path.display().to_string());
+        let model = settings.is_none().then(|| it.model().display().to_string());
+        ListedVersion { version: it.manifest.version, signed_by: it.signed_by, model, settings }
     };
     let listed: Vec<_> = installed
         .into_iter()
@@ -125,7 +130,9 @@ pub fn list(args: &ListArgs) -> Result<Exit, ExitError> {
             if let Some(id) = one.current.as_ref().and_then(|current| current.signed_by.as_ref()) {
                 out += &format!("  signed by the key {id}\n");
             }
-            out += &format!("  bundle = \"{}\"\n", one.name);
+            let is_settings = one.current.as_ref().is_some_and(|current| current.settings.is_some());
+            let key = if is_settings { "settings" } else { "bundle" };
+            out += &format!("  {key} = \"{}\"\n", one.name);
             for refused in &one.refused {
                 out += &format!("  {} is refused: {}\n", refused.version, refused.reason);
             }
@@ -144,10 +151,11 @@ fn number(version: Option<&ListedVersion>) -> String {
 /// Goes back to the version before.
 pub fn roll_back(args: &RollbackArgs) -> Result<Exit, ExitError> {
     let switched = args.store.open().roll_back(&args.name, None, &args.reason).map_err(refuse)?;
-    note(&format!(
-        "{} is at version {} again: `sudo visiond reload` makes the daemon use it",
-        args.name, switched.now.manifest.version
-    ));
+    let now = match &switched.now {
+        Some(now) => format!("{} is at version {} again", args.name, now.manifest.version),
+        None => format!("no settings of {} are installed any more", args.name),
+    };
+    note(&format!("{now}: `sudo visiond reload` makes the daemon use it"));
     if let Some(error) = switched.left {
         note(&format!("the version that was left may be installed again: {error}"));
     }
