@@ -8,10 +8,12 @@ use std::time::Duration;
 
 use serde::Serialize;
 use visiond_config::diagnostics::{Diagnostic, Diagnostics, Severity, count};
+use visiond_config::layers::Layers;
+use visiond_config::settings::TakenSettings;
 use visiond_config::types::Config;
 use visiond_config::{Document, annotated, read};
 use visiond_service::bundles::{Bundles, ModelBundle};
-use visiond_service::reload::{Preview, Proposal};
+use visiond_service::reload::{Preview, Proposal, ProposedSettings};
 use visiond_service::{NO_SINK, ServiceError};
 use visiond_system::exit::{Exit, ExitError};
 
@@ -86,6 +88,9 @@ struct CheckedFile {
     file: PathBuf,
     valid: bool,
     findings: Vec<Diagnostic>,
+    /// The installed settings that lie over it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    settings: Option<CheckedSettings>,
     /// The installed bundles of its models.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     bundles: Vec<CheckedBundle>,
@@ -94,6 +99,15 @@ struct CheckedFile {
     against_running: Option<Preview>,
     #[serde(skip)]
     config: Option<Config>,
+}
+
+/// Installed settings that a file names.
+#[derive(Debug, Serialize)]
+struct CheckedSettings {
+    bundle: String,
+    version: u64,
+    /// The number of the key that signed it.
+    signed_by: Option<String>,
 }
 
 /// An installed bundle that a model names.
@@ -117,7 +131,7 @@ pub fn run(args: Args) -> Result<Exit, ExitError> {
         for one in checked.iter_mut().filter(|one| one.valid) {
             let daemon = DaemonArgs { config: Some(one.file.clone()), url: args.url.clone() };
             // Any daemon of this user counts: the file may be a draft that no daemon uses.
-            let preview = preview(&Client::find(&daemon, None)?, &one.file)?;
+            let preview = preview(&Client::find(&daemon, None)?, &one.file, None)?;
             one.valid = preview.valid;
             one.against_running = Some(preview);
         }
@@ -129,7 +143,11 @@ pub fn run(args: Args) -> Result<Exit, ExitError> {
         let text = |one: &CheckedFile| match &one.config {
             Some(config) if args.effective && one.valid => {
                 let notes: String = one.findings.iter().map(|f| format!("# {}\n", f.message)).collect();
-                format!("# {}\n{notes}{}", one.file.display(), config.to_toml_without_secrets())
+                let settings = one
+                    .settings
+                    .as_ref()
+                    .map_or(String::new(), |it| format!("# with the settings of {} {}\n", it.bundle, it.version));
+                format!("# {}\n{settings}{notes}{}", one.file.display(), config.to_toml_without_secrets())
             }
             _ => text(one),
         };
@@ -144,7 +162,8 @@ fn check(path: &Path, whole_machine: bool) -> CheckedFile {
     let findings = match read(path) {
         Ok(text) => {
             let mut report = Diagnostics::default();
-            let document = Document::parse(&text, &mut report);
+            let layers = if whole_machine { Layers::installed(&text, path, &mut report) } else { Layers::file(&text) };
+            let document = Document::of(&layers, &mut report);
             config = document.config(path, &mut report);
             if let Some(config) = &config {
                 warn_of_nothing(config, &mut report);
@@ -160,7 +179,11 @@ fn check(path: &Path, whole_machine: bool) -> CheckedFile {
     let bundles = bundles.into_iter().map(|(model, ModelBundle { name: bundle, version, signed_by, .. })| {
         CheckedBundle { model, bundle, version, signed_by }
     });
-    CheckedFile { file: path.to_owned(), valid, findings, bundles: bundles.collect(), against_running: None, config }
+    let bundles = bundles.collect();
+    let taken = config.as_ref().and_then(|config| config.bundles.taken.clone());
+    let settings =
+        taken.map(|TakenSettings { bundle, version, signed_by, .. }| CheckedSettings { bundle, version, signed_by });
+    CheckedFile { file: path.to_owned(), valid, findings, settings, bundles, against_running: None, config }
 }
 
 /// Warns about a valid configuration, such as the package's default, that gives `run` nothing to do, in the words of `run`.
@@ -174,19 +197,25 @@ fn warn_of_nothing(config: &Config, report: &mut Diagnostics) {
 
 /// Asks the daemon what a reload with the file would change. It gets the text and does the comparison itself, because the
 /// running configuration contains secrets.
-pub fn preview(client: &Client, path: &Path) -> Result<Preview, ExitError> {
+///
+/// With `settings`, they lie over the file in place of those that are installed.
+pub fn preview(client: &Client, path: &Path, settings: Option<ProposedSettings>) -> Result<Preview, ExitError> {
     let text = read(path).map_err(|finding| ExitError::new(Exit::Config, finding))?;
     let path = std::path::absolute(path).map_err(ExitError::system)?;
-    let proposal =
-        serde_json::to_value(Proposal { path, text }).map_err(|error| ExitError::new(Exit::Failure, error))?;
+    let proposal = serde_json::to_value(Proposal { path, text, settings })
+        .map_err(|error| ExitError::new(Exit::Failure, error))?;
     client.post_json("/api/v1/changes", &proposal, PREVIEW)
 }
 
 fn text(checked: &CheckedFile) -> String {
     let mut out: String = checked.findings.iter().map(|finding| format!("{finding}\n")).collect();
     let number = |severity| checked.findings.iter().filter(|finding| finding.severity == severity).count();
+    let signed = |key: &Option<String>| key.as_ref().map_or(String::new(), |key| format!(", signed by the key {key}"));
+    if let Some(CheckedSettings { bundle, version, signed_by }) = &checked.settings {
+        out += &format!("settings: bundle {bundle}, version {version}{}\n", signed(signed_by));
+    }
     for CheckedBundle { model, bundle, version, signed_by } in &checked.bundles {
-        let key = signed_by.as_ref().map_or(String::new(), |key| format!(", signed by the key {key}"));
+        let key = signed(signed_by);
         out += &format!("model {model}: bundle {bundle}, version {version}{key}\n");
     }
     let (errors, warnings) = (number(Severity::Error), number(Severity::Warning));

@@ -50,6 +50,16 @@ impl Problem {
 #[derive(Debug, Default)]
 pub struct Diagnostics {
     problems: Vec<Problem>,
+    /// A second text, whose places come after those of the first.
+    second: Option<SecondText>,
+}
+
+/// See [`Diagnostics::add_text`].
+#[derive(Debug)]
+struct SecondText {
+    offset: usize,
+    path: PathBuf,
+    text: String,
 }
 
 impl Diagnostics {
@@ -87,9 +97,35 @@ impl Diagnostics {
         self.problems.iter().filter(|problem| problem.class != Class::Warning).count()
     }
 
+    /// Places from `offset` on are in this text, which is shown as that of the file `path`.
+    pub(crate) fn add_text(&mut self, offset: usize, path: PathBuf, text: &str) {
+        self.second = Some(SecondText { offset, path, text: text.to_owned() });
+    }
+
+    /// Drops what may only be missing because something else holds it.
+    pub(crate) fn drop_absences(&mut self) {
+        self.problems.retain(|problem| problem.class != Class::Absence);
+    }
+
     /// Returns everything found, in the order of the file, with lines and columns; leaves out possible consequences of a syntax
     /// error.
     pub fn into_findings(mut self, path: &Path, text: &str) -> Vec<Diagnostic> {
+        let Some(SecondText { offset, path: second_path, text: second_text }) = self.second.take() else {
+            return self.into_findings_of(path, text);
+        };
+        let (mut second, first): (Vec<_>, Vec<_>) =
+            self.problems.into_iter().partition(|problem| problem.span.start >= offset);
+        for Problem { span, .. } in &mut second {
+            *span = span.start - offset..span.end.max(span.start) - offset;
+        }
+        let [first, second] = [first, second].map(|problems| Self { problems, second: None });
+        let mut findings = first.into_findings_of(path, text);
+        findings.extend(second.into_findings_of(&second_path, &second_text));
+        findings
+    }
+
+    /// Does the same for one text.
+    fn into_findings_of(mut self, path: &Path, text: &str) -> Vec<Diagnostic> {
         let line_of = |offset: usize| text.as_bytes()[..offset.min(text.len())].iter().filter(|b| **b == b'\n').count();
         let broken: Vec<usize> =
             self.problems.iter().filter(|p| p.class == Class::Syntax).map(|p| line_of(p.span.start)).collect();

@@ -6,6 +6,8 @@
 //! - [`diagnostics`]: all errors of a file at once, with place, line and remedy.
 //! - [`shapes`]: changes the masks, lines and zones of a camera in the text of a file.
 //! - [`command`]: settings that commands change while the daemon runs.
+//! - [`layers`]: the file, and the settings of a bundle that lie over it.
+//! - [`settings`]: what such settings may set, and how they are merged.
 //! - [`diff`]: the differences between two configurations.
 //! - `redact`: hides secrets in a configuration that is shown.
 //! - [`annotated`]: the file with every key, generated from the declarations.
@@ -15,9 +17,11 @@ pub mod command;
 pub mod diagnostics;
 pub mod diff;
 mod kinds;
+pub mod layers;
 mod other_names;
 mod redact;
 mod schema;
+pub mod settings;
 pub mod shapes;
 mod table_macros;
 mod tables;
@@ -31,9 +35,12 @@ use std::path::Path;
 
 use toml::Spanned;
 use toml::de::DeTable;
+use visiond_bundle::BundleSettings;
 
 use diagnostics::{Diagnostic, Diagnostics, Severity};
+use layers::Layers;
 use schema::Context;
+use settings::TakenSettings;
 use tables::{Part, Section, TableReader, Union};
 use types::{CameraConfig, CameraModelConfig, Config, ModelConfig, SinkConfig, SourceConfig};
 
@@ -47,16 +54,32 @@ pub use units::{format_size, parse_duration, parse_size};
 const MAX_BYTES: u64 = 4 << 20;
 
 impl Config {
-    /// Reads a file. Relative paths in it start at its folder.
+    /// Reads a file, and the installed settings of the bundle that it names. Relative paths in it start at its folder.
     pub fn load(path: &Path) -> Result<Self, ConfigErrors> {
         let text = read(path).map_err(|finding| ConfigErrors { path: path.to_owned(), findings: vec![*finding] })?;
-        Self::parse(&text, path)
+        Self::complete(&text, path)
     }
 
-    /// Reads `text` as the content of the file `path`.
-    pub fn parse(text: &str, path: &Path) -> Result<Self, ConfigErrors> {
+    /// Reads `text` as the content of the file `path`, and the installed settings of the bundle that it names.
+    pub fn complete(text: &str, path: &Path) -> Result<Self, ConfigErrors> {
         let mut diagnostics = Diagnostics::default();
-        let document = Document::parse(text, &mut diagnostics);
+        let layers = Layers::installed(text, path, &mut diagnostics);
+        Self::read_layers(&layers, path, diagnostics)
+    }
+
+    /// Reads `text` as the content of the file `path`, alone.
+    pub fn parse(text: &str, path: &Path) -> Result<Self, ConfigErrors> {
+        Self::read_layers(&Layers::file(text), path, Diagnostics::default())
+    }
+
+    /// Reads `text` as the content of the file `path`, with these settings over it, whatever bundle it names.
+    pub fn parse_with(text: &str, path: &Path, settings: BundleSettings) -> Result<Self, ConfigErrors> {
+        Self::read_layers(&Layers::with(text, settings), path, Diagnostics::default())
+    }
+
+    fn read_layers(layers: &Layers<'_>, path: &Path, mut diagnostics: Diagnostics) -> Result<Self, ConfigErrors> {
+        let text = layers.text;
+        let document = Document::of(layers, &mut diagnostics);
         let config = document.config(path, &mut diagnostics);
         let findings = diagnostics.into_findings(path, text);
         let harmless = findings.iter().all(|finding| finding.severity == Severity::Warning);
@@ -169,20 +192,50 @@ pub fn read(path: &Path) -> Result<String, Box<Diagnostic>> {
     })
 }
 
-/// The tables of a file, with their places.
+/// Returns what is wrong with settings, whatever file they will lie over. `path` is where errors say they are.
+pub fn check_settings(text: &str, path: &Path) -> Vec<Diagnostic> {
+    let mut diagnostics = Diagnostics::default();
+    let root = parse_toml(text, &mut diagnostics);
+    settings::check(root.get_ref(), "", &Config::keys(), &mut diagnostics);
+    let mut context =
+        Context { path: "", note: "", base: Path::new(""), diagnostics: &mut diagnostics, items: Vec::new() };
+    TableReader::read(root.get_ref(), 0..0, &mut context, Config::read);
+    // What the settings leave out is in the file.
+    diagnostics.drop_absences();
+    diagnostics.into_findings(path, text)
+}
+
+/// Parses TOML; reports syntax errors and continues after them.
+fn parse_toml<'i>(text: &'i str, diagnostics: &mut Diagnostics) -> Spanned<DeTable<'i>> {
+    let (root, errors) = DeTable::parse_recoverable(text);
+    for error in errors {
+        let span = error.span().unwrap_or(text.len()..text.len());
+        diagnostics.syntax(span, format!("invalid TOML: {}", error.message()));
+    }
+    root
+}
+
+/// The tables of a configuration, with their places.
 pub struct Document<'i> {
     root: Spanned<DeTable<'i>>,
+    taken: Option<TakenSettings>,
 }
 
 impl<'i> Document<'i> {
-    /// Parses TOML; reports syntax errors and continues after them.
-    pub fn parse(text: &'i str, diagnostics: &mut Diagnostics) -> Self {
-        let (root, errors) = DeTable::parse_recoverable(text);
-        for error in errors {
-            let span = error.span().unwrap_or(text.len()..text.len());
-            diagnostics.syntax(span, format!("invalid TOML: {}", error.message()));
+    /// Parses a file, and lays settings over it. Reports errors and continues after them: settings with errors are left out.
+    pub fn of(layers: &'i Layers<'_>, diagnostics: &mut Diagnostics) -> Self {
+        let mut document = Self { root: parse_toml(layers.text, diagnostics), taken: None };
+        let (Some((offset, path, text)), Some(padded)) = (layers.over(), layers.padded()) else { return document };
+        diagnostics.add_text(offset, path, text);
+        let before = diagnostics.error_count();
+        let over = parse_toml(padded, diagnostics);
+        let keys = Config::keys();
+        settings::check(over.get_ref(), "", &keys, diagnostics);
+        if diagnostics.error_count() == before {
+            settings::merge(document.root.get_mut(), over.get_ref(), "", &keys, diagnostics);
+            document.taken = layers.taken();
         }
-        Self { root }
+        document
     }
 
     /// Reads the configuration; returns `None` if there are errors.
@@ -196,6 +249,7 @@ impl<'i> Document<'i> {
             return None;
         }
         let mut config = Config::of(read);
+        config.bundles.taken.clone_from(&self.taken);
         for model in &mut config.models {
             model.path = model.own_path.clone().unwrap_or_default();
         }

@@ -124,6 +124,37 @@ pub fn uncovered(text: &str, camera: &str, wanted: &Shapes<WantedShape>) -> Resu
     Ok((0..masks.len()).filter(|place| !stays((*place, &masks[*place]))).collect())
 }
 
+/// A shape that a change adds, removes or alters.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ChangedShape {
+    /// Its kind.
+    pub kind: ShapeKind,
+    /// Its name; `None` of masks, which have none.
+    pub name: Option<String>,
+}
+
+/// Returns the shapes that `wanted` adds to the file, removes from it or alters there; one that gets another name with both names.
+///
+/// # Errors
+/// As of [`shapes_of`].
+pub fn changed_shapes(text: &str, camera: &str, wanted: &Shapes<WantedShape>) -> Result<Vec<ChangedShape>, ShapeError> {
+    let file = CameraText::find(text, camera)?;
+    let changed = ShapeKind::ALL.map(|kind| {
+        let (old, new) = (tables(&file.meaning, kind), of_kind(wanted, kind));
+        let stays = |shape: &WantedShape, place: usize| {
+            shape.was == Some(place) && old.get(place).is_some_and(|old| is_same_table(&shape.table, old))
+        };
+        let gone = old.iter().enumerate().filter(|(place, _)| !new.iter().any(|shape| stays(shape, *place)));
+        let added = new.iter().filter(|shape| !shape.was.is_some_and(|place| stays(shape, place)));
+        let tables: Vec<_> = gone.map(|(_, table)| table).chain(added.map(|shape| &shape.table)).cloned().collect();
+        tables.into_iter().map(move |table| {
+            let name = table.get("name").and_then(Value::as_str).map(str::to_owned);
+            ChangedShape { kind, name }
+        })
+    });
+    Ok(changed.into_iter().flatten().collect())
+}
+
 /// Returns `text` with `wanted` as the shapes of `camera`. A camera that gets its first line or zone also gets `[camera.track]`.
 ///
 /// Comments stay, except those of a shape or key that is removed: in its lines, and directly above or below a shape.

@@ -21,6 +21,7 @@ use visiond_system::state;
 use super::kinds::{
     Words, by_name, duration, duration_or_zero, flag, fraction, label, list, name, path, real, size, text, whole, word,
 };
+use super::settings::TakenSettings;
 use super::table_macros::section;
 use super::tables::{table, tables};
 
@@ -77,7 +78,7 @@ section! {
         ffmpeg: FfmpegConfig as table() => part,
         /// What the lines and zones of all cameras share.
         events: EventsConfig as table() => part,
-        /// The bundles that models name.
+        /// The bundles of models, and of settings.
         bundles: BundlesConfig as table() => part,
         /// How often the daemon reports rates and latencies.
         status: StatusConfig as table() => part,
@@ -198,6 +199,10 @@ section! {
     pub struct BundlesConfig {
         /// Folder of the installed bundles, as `--store` of `visiond bundle` names it. Without it, /var/lib/visiond-models.
         directory: Option<PathBuf> as path() => optional(r#""/srv/models""#),
+        /// A bundle of settings, by its name: what its current version sets lies over this file. See docs/fleet.md#settings.
+        settings: Option<String> as name() => optional(r#""north""#),
+        /// The version whose settings are in force; `None` without one.
+        taken: Option<TakenSettings> as text() => inherited,
     }
 }
 

@@ -2,10 +2,10 @@
 //! whatever is installed meanwhile.
 
 use std::collections::BTreeMap;
-use std::path::{self, Path, PathBuf};
+use std::path::PathBuf;
 use std::time::SystemTime;
 
-use visiond_bundle::store::{FOLDER, Store};
+use visiond_bundle::BundleError;
 use visiond_config::types::{BundlesConfig, Config, ModelConfig};
 
 use crate::error::ServiceError;
@@ -39,8 +39,12 @@ pub type Bundles = BTreeMap<String, ModelBundle>;
 /// The bundle is not installed, or cannot be read.
 pub fn resolve(model: &mut ModelConfig, config: &BundlesConfig) -> Result<Option<ModelBundle>, ServiceError> {
     let Some(name) = &model.bundle else { return Ok(None) };
-    let store = store(config);
+    let store = config.store();
     let installed = store.current(name).map_err(|error| ServiceError::model(&model.name, error))?;
+    if installed.settings().is_some() {
+        let (name, version) = (name.clone(), installed.manifest.version);
+        return Err(ServiceError::model(&model.name, BundleError::NoModel { name, version }));
+    }
     // An installation may have come in between: then this is unknown.
     let since = store.current_since(name).filter(|(folder, _)| *folder == installed.folder).map(|(_, since)| since);
     model.path = installed.model();
@@ -79,7 +83,7 @@ pub fn resolve_running(config: &mut Config, kept: Option<&Bundles>) -> Result<Bu
 /// Loads something from the models of `config`, once more if it fails and another version of a bundle has become current: what an
 /// installation has removed in the meantime is no fault of the new version.
 pub fn load_whole<T>(config: &Config, mut load: impl FnMut() -> Result<T, ServiceError>) -> Result<T, ServiceError> {
-    let store = store(&config.bundles);
+    let store = config.bundles.store();
     let names: Vec<_> = config.models.iter().filter_map(|model| model.bundle.as_ref()).collect();
     let versions = || names.iter().map(|name| store.current_since(name)).collect::<Vec<_>>();
     let mut attempts = 0;
@@ -95,18 +99,13 @@ pub fn load_whole<T>(config: &Config, mut load: impl FnMut() -> Result<T, Servic
     }
 }
 
-fn store(config: &BundlesConfig) -> Store {
-    let folder = config.directory.as_deref().unwrap_or(Path::new(FOLDER));
-    // The process may have another folder than whoever reads the status.
-    Store::new(path::absolute(folder).unwrap_or_else(|_| folder.to_owned()))
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
 
     use std::fs;
     use std::os::unix::fs::symlink;
+    use std::path::Path;
 
     use super::*;
 

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
+use visiond_bundle::BundleSettings;
 use visiond_config::diff::{ConfigDiff, Difference};
 use visiond_config::types::Config;
 use visiond_ground::ranked_lock::{LockRank, RankedMutex};
@@ -82,12 +83,33 @@ pub struct Proposal {
     pub path: PathBuf,
     /// The text of the file.
     pub text: String,
+    /// Settings to lie over the file, in place of those that are installed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub settings: Option<ProposedSettings>,
+}
+
+/// The settings of a version of a bundle that is not in use yet.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct ProposedSettings {
+    /// The name of the bundle.
+    pub bundle: String,
+    /// Its version.
+    pub version: u64,
+    /// The text of its settings.
+    pub text: String,
 }
 
 impl Preview {
     /// Returns the changes that `service`, whose configuration is the file `own`, would make for `proposal`.
     pub fn new(service: &Service, own: &Path, proposal: &Proposal) -> Self {
-        let config = Config::parse(&proposal.text, &as_from(own, &proposal.path));
+        let path = as_from(own, &proposal.path);
+        let config = match &proposal.settings {
+            Some(ProposedSettings { bundle, version, text }) => {
+                let settings = BundleSettings::proposed(bundle, *version, text);
+                Config::parse_with(&proposal.text, &path, settings)
+            }
+            None => Config::complete(&proposal.text, &path),
+        };
         match config.map_err(ServiceError::from).and_then(|config| service.preview(&config)) {
             Ok(changes) => Self {
                 valid: true,

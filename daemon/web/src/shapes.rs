@@ -23,7 +23,10 @@ use sha2::{Digest, Sha256};
 use tokio::sync::Mutex;
 use tokio::task::spawn_blocking;
 use visiond_config::diagnostics::{Severity, count};
-use visiond_config::shapes::{ShapeError, ShapeKind, Shapes, WantedShape, shape_at, shapes_of, uncovered, with_shapes};
+use visiond_config::settings::TakenSettings;
+use visiond_config::shapes::{
+    ShapeError, ShapeKind, Shapes, WantedShape, changed_shapes, shape_at, shapes_of, uncovered, with_shapes,
+};
 use visiond_config::types::{CameraConfig, Config};
 use visiond_config::{ConfigErrors, read};
 use visiond_ground::atomic_write::replace_atomically;
@@ -154,8 +157,11 @@ fn write(service: &Service, path: &FilePath, change: Change) -> Result<(String, 
     let wanted: Shapes<_> = kinds.into_iter().zip([privacy, ignore, line, zone]).collect();
     let in_file = uncovered(&old, &camera, &wanted).map_err(refused)?.len();
     let new = with_shapes(&old, &camera, &wanted).map_err(refused)?;
-    let config = Config::parse(&new, path).map_err(|errors| invalid(&errors, &new, &camera, &wanted))?;
-    let old_config = Config::parse(&old, path).ok();
+    let old_config = Config::complete(&old, path).ok();
+    if let Some(settings) = old_config.as_ref().and_then(|config| config.bundles.taken.as_ref()) {
+        not_overridden(settings, &old, &camera, &wanted)?;
+    }
+    let config = Config::complete(&new, path).map_err(|errors| invalid(&errors, path, &new, &camera, &wanted))?;
     let ask = || {
         let mut masks = running_uncovered(&service.commands().config(), old_config.as_ref(), &config);
         *masks.entry(camera.clone()).or_default() += in_file;
@@ -187,6 +193,29 @@ fn write(service: &Service, path: &FilePath, change: Change) -> Result<(String, 
     Ok((old, new))
 }
 
+/// Refuses changes that would have no effect, because the settings of a bundle lie over them.
+fn not_overridden(
+    settings: &TakenSettings,
+    old: &str,
+    camera: &str,
+    wanted: &Shapes<WantedShape>,
+) -> Result<(), Problem> {
+    let Some(what) = changed_shapes(old, camera, wanted).map_err(refused)?.into_iter().find(|changed| {
+        // Masks are only added to those of the file.
+        changed.kind != ShapeKind::Privacy && settings.sets(camera, changed.kind.table(), changed.name.as_deref())
+    }) else {
+        return Ok(());
+    };
+    let TakenSettings { bundle, version, .. } = settings;
+    let table = what.kind.table();
+    let name = what.name.map_or(String::new(), |name| format!(" {name:?}"));
+    let why = format!(
+        "the bundle {bundle} (version {version}) sets the {table}{name} of camera {camera}, so a change of the file would have no \
+         effect: make a new version of {bundle}"
+    );
+    Err(Problem::new(StatusCode::CONFLICT, why))
+}
+
 /// Returns for each camera the number of masks that are in force, and that neither the file nor its new text has: an edit of the file
 /// that has not been reloaded removed or changed them, and the reload would take that over.
 fn running_uncovered(running: &Config, file: Option<&Config>, new: &Config) -> BTreeMap<String, usize> {
@@ -214,11 +243,13 @@ fn restore(path: &FilePath, old: &str, new: &str) -> Result<bool, Problem> {
 }
 
 /// Returns the problem of a configuration with errors: `errors` has each with the shape that it is about.
-fn invalid(errors: &ConfigErrors, text: &str, camera: &str, wanted: &Shapes<WantedShape>) -> Problem {
+fn invalid(errors: &ConfigErrors, path: &FilePath, text: &str, camera: &str, wanted: &Shapes<WantedShape>) -> Problem {
     let findings = errors.findings.iter().filter(|finding| finding.severity == Severity::Error);
     let places: Vec<Value> = findings
         .map(|finding| {
-            let shape = finding.line.and_then(|line| shape_at(text, camera, wanted, line));
+            // Settings of a bundle have lines of their own.
+            let line = finding.line.filter(|_| finding.file == path);
+            let shape = line.and_then(|line| shape_at(text, camera, wanted, line));
             let (kind, place) = shape.unzip();
             json!({ "message": finding.message, "kind": kind, "place": place })
         })

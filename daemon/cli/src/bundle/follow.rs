@@ -840,7 +840,7 @@ impl Follower<'_> {
     /// Returns why the daemon would not accept its configuration now, for which no version must be blamed.
     fn fault_of_configuration(&self) -> Option<String> {
         let client = self.client().ok()?;
-        let preview = check::preview(&client, &client.config().ok()?).ok()?;
+        let preview = check::preview(&client, &client.config().ok()?, None).ok()?;
         preview.error.filter(|_| !preview.valid).map(|error| first_error(&error))
     }
 
