@@ -59,6 +59,7 @@ mod reload_command;
 mod rtsp;
 mod running;
 mod selftest;
+mod settings_bundles;
 mod several_models;
 mod spool;
 mod stopping;

@@ -324,7 +324,7 @@ impl Manifest {
         if self.format != SETTINGS_FORMAT {
             return Err(format!("a bundle with `settings` must have the format {SETTINGS_FORMAT}"));
         }
-        if !self.models.is_empty() || self.card.is_some() || self.proof.is_some() {
+        if !self.models.is_empty() || self.card.is_some() || self.proof.is_some() || self.live.is_some() {
             return Err("a bundle has either `settings`, or models with a card and a proof".to_owned());
         }
         if settings != SETTINGS || paths.len() != 1 || !paths.contains(SETTINGS) {

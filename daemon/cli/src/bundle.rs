@@ -14,6 +14,7 @@ mod publish;
 mod rebuild;
 mod reporter;
 mod rollout_state;
+mod settings_proof;
 mod trusted_keys;
 mod versions;
 

@@ -1,19 +1,21 @@
 //! `visiond bundle install`: unpacks a bundle beside the version that is in use, lets the model prove itself on this machine, and
 //! makes it the current one.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use jiff::Zoned;
 use jiff::civil::Date;
-use visiond_bundle::store::Switched;
-use visiond_bundle::{BundleError, Manifest};
+use visiond_bundle::store::{Store, Switched};
+use visiond_bundle::{BundleError, BundleSettings, Manifest};
 use visiond_system::exit::{Exit, ExitError};
 
 use super::engine::note_building;
 use super::failure::{refuse, refuse_key_list};
 use super::proof::{Failed, ProofArgs, prove};
+use super::settings_proof::{check_alone, prove as prove_settings, wanted};
 use super::trusted_keys::KeyArgs;
 use super::versions::StoreArgs;
+use crate::config_path::config_path;
 use crate::output::note;
 
 /// Verify a bundle, let its model prove itself on this machine, and make it the current version
@@ -42,6 +44,10 @@ pub struct Args {
 
     #[command(flatten)]
     proof: ProofArgs,
+
+    /// Check settings with this configuration [default: /etc/visiond/visiond.toml, otherwise ./visiond.toml]
+    #[arg(long, value_name = "CONFIG")]
+    config: Option<PathBuf>,
 }
 
 const AFTER_HELP: &str = "\
@@ -49,7 +55,7 @@ A version that differs from its reference, or is too slow, is refused: it is not
 
 The proof chooses the backend as `visiond bench` does: [engine] of the configuration is not read.
 
-In the configuration: bundle = \"NAME\"
+In the configuration: bundle = \"NAME\" in a [[model]]. Of a bundle with settings: settings = \"NAME\" in [bundles]; then the configuration must be valid with them.
 
 Examples:
   sudo visiond bundle install street-7.visiond && sudo visiond reload
@@ -78,6 +84,17 @@ pub fn run(args: &Args) -> Result<Exit, ExitError> {
     let (name, version) = (candidate.manifest.name.clone(), candidate.manifest.version);
     note(&format!("{name} {version}: signed by the key {}", candidate.signer.id));
     warn_of_expiry(&candidate.manifest);
+    if let Some(settings) = candidate.settings().map_err(refuse)? {
+        let is_wanted = check_settings_here(&settings, args.config.as_deref(), &store)?;
+        note_left(&candidate.accept().map_err(refuse)?);
+        let remedy = if is_wanted {
+            "`sudo visiond reload` makes the daemon use them".to_owned()
+        } else {
+            format!("a configuration takes them with `settings = \"{name}\"` in its table [bundles]")
+        };
+        note(&format!("the settings {name} {version} are installed: {remedy}"));
+        return Ok(Exit::Success);
+    }
     match prove(&candidate, &args.proof, &|step| note_building(&name, version, step)) {
         Ok(_) => {}
         Err(Failed::Proof(reason, remedy)) => {
@@ -93,6 +110,20 @@ pub fn run(args: &Args) -> Result<Exit, ExitError> {
         "{name} {version} is installed: `sudo visiond reload` makes the daemon use it, if a model has bundle = \"{name}\""
     ));
     Ok(Exit::Success)
+}
+
+/// Checks settings, with the configuration if that takes them; returns whether it does. One that was named must.
+fn check_settings_here(settings: &BundleSettings, config: Option<&Path>, store: &Store) -> Result<bool, ExitError> {
+    check_alone(settings)?;
+    let path = match config_path(config.map(Path::to_owned)) {
+        Ok(path) => path,
+        Err(_) => return Ok(false),
+    };
+    match wanted(&path, &settings.name, store) {
+        Ok(text) => prove_settings(&text, &path, settings, None)?.map(|()| true).map_err(ExitError::from),
+        Err(fault) if config.is_some() => Err(fault.into()),
+        Err(_) => Ok(false),
+    }
 }
 
 /// Says what could not be removed after a switch.

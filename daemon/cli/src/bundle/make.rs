@@ -7,8 +7,10 @@ use std::time::Duration;
 
 use clap::{Command, FromArgMatches as _};
 use toml::value::Datetime;
-use visiond_bundle::{BundleError, BundleModel, EngineBuild, Fallback, Live, Manifest, Proof, Sources, Trial, write};
-use visiond_config::format_size;
+use visiond_bundle::{
+    BundleError, BundleModel, EngineBuild, Fallback, Live, Manifest, Proof, SETTINGS, Sources, Trial, write,
+};
+use visiond_config::{check_settings, format_size, read};
 use visiond_engine::tensorrt::plan::is_plan_file;
 use visiond_engine::tensorrt::sidecar::Sidecar;
 use visiond_system::exit::{Exit, ExitError};
@@ -20,7 +22,7 @@ use crate::media_decoder::images_of;
 use crate::output::note;
 use crate::value_parsers::{fraction, load_timeout, size};
 
-/// Pack a model into a bundle, and let it prove itself on this machine
+/// Pack a model into a bundle, and let it prove itself on this machine; or settings for configurations
 ///
 /// The bundle has the model, its card, and pictures with what the model must detect in them. A device that installs it runs
 /// the model on these pictures first, and so does this command.
@@ -28,8 +30,21 @@ use crate::value_parsers::{fraction, load_timeout, size};
 #[command(after_help = AFTER_HELP)]
 pub struct Args {
     /// Model: an .onnx file or a TensorRT engine; of several, a device uses the first that it can load
-    #[arg(value_name = "MODEL", required = true)]
+    #[arg(value_name = "MODEL", required_unless_present = "settings")]
     models: Vec<PathBuf>,
+
+    /// Pack this TOML, which lies over the configurations of devices, in place of a model
+    #[arg(
+        long,
+        value_name = "FILE",
+        conflicts_with_all = ["models", "card", "with", "build", "pictures", "reference", "min_found", "no_proof"],
+        help_heading = "Settings"
+    )]
+    settings: Option<PathBuf>,
+
+    /// Devices do not compare detections before and after, because these settings change how many there are
+    #[arg(long, requires = "settings", help_heading = "Settings")]
+    changes_detections: bool,
 
     /// Name of the bundle: letters, digits, - and _
     #[arg(long, value_name = "NAME")]
@@ -107,21 +122,8 @@ pub struct Args {
     #[arg(long, value_name = "TIME", default_value = "10min", value_parser = load_timeout, help_heading = "Proof")]
     timeout: Duration,
 
-    /// Oldest visiond that can use the model, such as 0.6.0
-    #[arg(long, value_name = "VERSION")]
-    minimum_visiond: Option<String>,
-
-    /// Licence of the model
-    #[arg(long, value_name = "TEXT")]
-    licence: Option<String>,
-
-    /// Notes for people
-    #[arg(long, value_name = "TEXT")]
-    notes: Option<String>,
-
-    /// Day from which on an installation warns, such as 2027-06-30
-    #[arg(long, value_name = "DATE")]
-    expires: Option<Datetime>,
+    #[command(flatten)]
+    about: AboutArgs,
 }
 
 const AFTER_HELP: &str = "\
@@ -129,8 +131,11 @@ Without pictures, a device installs the model if it can be loaded there.
 
 Each model of the bundle that this machine can load must detect what the reference has, and one must be loadable. The status is 8 if one differs: then no bundle is written.
 
+Settings of a bundle lie over the configuration of each device that names it, `settings = \"NAME\"` under [bundles]. docs/configuration.md lists what they may set.
+
 Examples:
   visiond bundle make yolo11n.onnx --name street --version 7
+  visiond bundle make --settings north.toml --name north --version 3
   visiond detect --json --model yolo11n.onnx pictures/* > expected.json
   visiond bundle make yolo11n.onnx --name street --version 7 \\
     --pictures pictures --reference expected.json --max-latency-p99-ms 40
@@ -177,6 +182,9 @@ fn fallback(text: &str) -> Result<Fallback, String> {
 
 /// Makes a bundle.
 pub fn run(args: Args) -> Result<Exit, ExitError> {
+    if let Some(settings) = args.settings.clone() {
+        return make_settings(args, settings);
+    }
     let mut files = Files::default();
     let build = engine_build(&args, &mut files)?;
     let mut manifest = Manifest::new(args.name, args.version);
@@ -217,18 +225,8 @@ pub fn run(args: Args) -> Result<Exit, ExitError> {
         }
         manifest.proof = Some(proof);
     }
-    if args.expires.is_some_and(|expires| expires.date.is_none()) {
-        return Err(ExitError::new(Exit::Usage, "--expires must be a date, such as 2027-06-30"));
-    }
     manifest.live = args.min_found.map(|least| Live { min_found: Some(least) });
-    manifest.minimum_visiond = args.minimum_visiond;
-    (manifest.licence, manifest.notes, manifest.expires) = (args.licence, args.notes, args.expires);
-    let default = || PathBuf::from(format!("{}-{}.visiond", manifest.name, manifest.version));
-    let out = args.output.unwrap_or_else(default);
-    if out.exists() {
-        let message = format!("{} exists: delete it, or choose another name with -o", out.display());
-        return Err(ExitError::new(Exit::Output, message));
-    }
+    let out = args.about.complete(&mut manifest, args.output)?;
     let manifest = if args.no_proof {
         write(&out, manifest, &files.0).map_err(refuse)?
     } else {
@@ -237,6 +235,61 @@ pub fn run(args: Args) -> Result<Exit, ExitError> {
     let (count, size) = (manifest.files.len(), format_size(manifest.total_bytes()));
     note(&format!("{}: {count} files, {size}; sign it with `visiond bundle sign`", out.display()));
     Ok(Exit::Success)
+}
+
+/// Makes a bundle of settings, which devices would not refuse by themselves.
+fn make_settings(args: Args, settings: PathBuf) -> Result<Exit, ExitError> {
+    let text = read(&settings).map_err(|finding| ExitError::new(Exit::Input, finding))?;
+    let findings = check_settings(&text, &settings);
+    if !findings.is_empty() {
+        let findings: String = findings.iter().map(|finding| format!("{finding}\n")).collect();
+        let message = format!("{findings}no bundle is made: correct {}", settings.display());
+        return Err(ExitError::new(Exit::Config, message));
+    }
+    let mut manifest = Manifest::of_settings(args.name, args.version);
+    manifest.changes_detections = args.changes_detections;
+    let out = args.about.complete(&mut manifest, args.output)?;
+    write(&out, manifest, &vec![(SETTINGS.to_owned(), settings)]).map_err(refuse)?;
+    note(&format!("{}: settings; sign it with `visiond bundle sign`", out.display()));
+    Ok(Exit::Success)
+}
+
+/// The keys of a manifest that say nothing about its files.
+#[derive(Debug, clap::Args)]
+struct AboutArgs {
+    /// Oldest visiond that can use the bundle, such as 0.6.0
+    #[arg(long, value_name = "VERSION")]
+    minimum_visiond: Option<String>,
+
+    /// Licence of the model or the settings
+    #[arg(long, value_name = "TEXT")]
+    licence: Option<String>,
+
+    /// Notes for people
+    #[arg(long, value_name = "TEXT")]
+    notes: Option<String>,
+
+    /// Day from which on an installation warns, such as 2027-06-30
+    #[arg(long, value_name = "DATE")]
+    expires: Option<Datetime>,
+}
+
+impl AboutArgs {
+    /// Adds them to a manifest, and returns the file of the bundle.
+    fn complete(self, manifest: &mut Manifest, output: Option<PathBuf>) -> Result<PathBuf, ExitError> {
+        if self.expires.is_some_and(|expires| expires.date.is_none()) {
+            return Err(ExitError::new(Exit::Usage, "--expires must be a date, such as 2027-06-30"));
+        }
+        manifest.minimum_visiond = self.minimum_visiond;
+        (manifest.licence, manifest.notes, manifest.expires) = (self.licence, self.notes, self.expires);
+        let default = || PathBuf::from(format!("{}-{}.visiond", manifest.name, manifest.version));
+        let out = output.unwrap_or_else(default);
+        if out.exists() {
+            let message = format!("{} exists: delete it, or choose another name with -o", out.display());
+            return Err(ExitError::new(Exit::Output, message));
+        }
+        Ok(out)
+    }
 }
 
 /// Returns how devices build engines, and adds the files for that.
