@@ -329,3 +329,6 @@ fn is_same(a: &DeValue<'_>, b: &DeValue<'_>) -> bool {
         _ => false,
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1121,7 +1121,7 @@ fn a_login_in_clear_is_warned_of_where_the_network_sees_it() {
         };
         let text = format!("{MODEL}{camera}[[sink]]\n{sink}login = \"broker\"\n");
         let mut diagnostics = diagnostics::Diagnostics::default();
-        Document::parse(&text, &mut diagnostics).config(Path::new("v.toml"), &mut diagnostics).unwrap();
+        Document::of(&Layers::file(&text), &mut diagnostics).config(Path::new("v.toml"), &mut diagnostics).unwrap();
         let found = diagnostics.into_findings(Path::new("v.toml"), &text);
         assert_eq!(!found.is_empty(), is_warned, "{url}: {found:?}");
     }
@@ -1144,7 +1144,7 @@ fn commands_without_a_login_are_warned_of() {
 /// The warnings of a valid configuration, with line and column.
 fn warnings(text: &str) -> Vec<String> {
     let mut diagnostics = diagnostics::Diagnostics::default();
-    Document::parse(text, &mut diagnostics).config(Path::new("v.toml"), &mut diagnostics).unwrap();
+    Document::of(&Layers::file(text), &mut diagnostics).config(Path::new("v.toml"), &mut diagnostics).unwrap();
     let findings = diagnostics.into_findings(Path::new("v.toml"), text);
     findings.iter().map(|f| format!("{}:{} {}", f.line.unwrap_or(0), f.column.unwrap_or(0), f.message)).collect()
 }
@@ -1193,7 +1193,7 @@ fn a_configuration_with_an_error_is_none() {
         (format!("{MODEL}{camera}x = 1"), false),
     ] {
         let mut diagnostics = diagnostics::Diagnostics::default();
-        let config = Document::parse(&text, &mut diagnostics).config(Path::new("v.toml"), &mut diagnostics);
+        let config = Document::of(&Layers::file(&text), &mut diagnostics).config(Path::new("v.toml"), &mut diagnostics);
         assert_eq!(config.is_some(), is_right, "{text}");
     }
 }
@@ -1203,7 +1203,7 @@ fn a_warning_does_not_keep_the_daemon_from_running() {
     let text = "[[model]]\nname = \"m\"\npath = \"m.onnx\"\n[[camera]]\nname = \"c\"\nsource = { type = \"pattern\" }\n\
                 [[sink]]\ntype = \"mqtt\"\nurl = \"mqtt://192.0.2.7\"\nlogin = \"broker\"\n";
     let mut diagnostics = diagnostics::Diagnostics::default();
-    Document::parse(text, &mut diagnostics).config(Path::new("visiond.toml"), &mut diagnostics).unwrap();
+    Document::of(&Layers::file(text), &mut diagnostics).config(Path::new("visiond.toml"), &mut diagnostics).unwrap();
     assert_eq!((diagnostics.error_count(), diagnostics.into_findings(Path::new("visiond.toml"), text).len()), (0, 1));
     assert_eq!(Config::parse(text, Path::new("visiond.toml")).unwrap().sinks.len(), 1);
 }
@@ -1310,7 +1310,7 @@ fn a_mask_over_the_whole_frame_is_a_warning() {
          polygon = [[0, 0], [640, 0], [640, 480], [0, 480]]\nframe_size = [640, 480]\n"
     );
     let mut report = Diagnostics::default();
-    assert!(Document::parse(&text, &mut report).config(Path::new("visiond.toml"), &mut report).is_some());
+    assert!(Document::of(&Layers::file(&text), &mut report).config(Path::new("visiond.toml"), &mut report).is_some());
     let findings = report.into_findings(Path::new("visiond.toml"), &text);
     assert_eq!(findings.len(), 1);
     assert_eq!(findings[0].message, "this mask covers the whole frame, so the model sees nothing: make it smaller");

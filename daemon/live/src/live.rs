@@ -33,6 +33,7 @@ pub struct Live {
     views: Mutex<HashMap<Box<str>, Arc<CameraView>>>,
     lanes: Mutex<Vec<LaneView>>,
     bundles: Mutex<Arc<Vec<LiveBundle>>>,
+    settings: Mutex<Option<BundleStatus>>,
 }
 
 impl Live {
@@ -44,6 +45,7 @@ impl Live {
             views: Mutex::default(),
             lanes: Mutex::default(),
             bundles: Mutex::default(),
+            settings: Mutex::default(),
         })
     }
 
@@ -98,6 +100,16 @@ impl Live {
     /// Sets the models that are bundles from now on.
     pub fn set_bundles(&self, bundles: Vec<LiveBundle>) {
         *self.bundles.lock() = Arc::new(bundles);
+    }
+
+    /// Returns the bundle whose settings are in force.
+    pub fn settings(&self) -> Option<BundleStatus> {
+        self.settings.lock().clone()
+    }
+
+    /// Sets the bundle whose settings are in force from now on.
+    pub fn set_settings(&self, settings: Option<BundleStatus>) {
+        *self.settings.lock() = settings;
     }
 
     /// Forgets the frames, images and newest messages of a camera, because its privacy masks have changed or it goes: no client gets one of

@@ -1,12 +1,14 @@
-//! What is done about newer versions of the bundles that models are, for the status and for brokers. Another process writes it into
+//! What is done about newer versions of the bundles that models are and settings come from, for the status and for brokers. Another process writes it into
 //! a file, which is read on a thread of its own: the disk may hang.
 
+use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use jiff::Timestamp;
 use visiond_bundle::rollout::{Rollout, Step};
+use visiond_config::settings::TakenSettings;
 use visiond_ground::ranked_lock::{LockRank, RankedMutex};
 use visiond_live::{Live, LiveBundle};
 use visiond_message::status::{BundleStatus, RolloutStatus};
@@ -22,17 +24,32 @@ const INTERVAL: Duration = Duration::from_secs(2);
 /// The longest text that is passed on, in characters.
 const MOST_CHARS: usize = 500;
 
-/// Follows the bundles of the running models.
+/// Follows the bundles of the running models and of the settings in force.
 pub struct BundleWatch {
     watched: Arc<Watched>,
     stop: Stop,
-    /// Set once the thread runs, which is when the first model is a bundle.
+    /// Set once the thread runs, which is when there is the first bundle.
     thread: OnceLock<()>,
 }
 
 struct Watched {
     live: Arc<Live>,
-    models: RankedMutex<Vec<WatchedModel>>,
+    bundles: RankedMutex<WatchedBundles>,
+}
+
+#[derive(Clone, Default, PartialEq)]
+struct WatchedBundles {
+    models: Vec<WatchedModel>,
+    settings: Option<WatchedSettings>,
+}
+
+/// The settings in force.
+#[derive(Clone, PartialEq)]
+struct WatchedSettings {
+    /// Their bundle, without a rollout.
+    status: BundleStatus,
+    /// The folder of the bundle, with all of its versions.
+    folder: PathBuf,
 }
 
 /// A model, its lane and its bundle.
@@ -46,15 +63,15 @@ struct WatchedModel {
 impl BundleWatch {
     /// Creates a watch without bundles.
     pub fn new(live: &Arc<Live>, stop: &Stop) -> Self {
-        let models = RankedMutex::new(LockRank(8), Vec::new());
-        let watched = Arc::new(Watched { live: Arc::clone(live), models });
+        let bundles = RankedMutex::new(LockRank(8), WatchedBundles::default());
+        let watched = Arc::new(Watched { live: Arc::clone(live), bundles });
         Self { watched, stop: stop.clone(), thread: OnceLock::new() }
     }
 
-    /// Shows the bundles of the models that run from now on, and follows their rollouts.
+    /// Shows the bundles that are used from now on, and follows their rollouts.
     pub fn follow(&self, running: &RunningConfig) {
-        let models = models_of(running);
-        let is_empty = models.is_empty();
+        let (models, settings) = (models_of(running), settings_of(running));
+        let is_empty = models.is_empty() && settings.is_none();
         let known = self.watched.live.bundles();
         let shown = models.iter().map(|model| {
             // What was known of the same version stays until the file is read.
@@ -65,9 +82,16 @@ impl BundleWatch {
             model.live(BundleStatus { rollout: rollout.and_then(|known| known.status.rollout.clone()), ..status })
         });
         let shown = shown.collect();
-        let mut watched = self.watched.models.lock();
-        *watched = models;
+        let known = self.watched.live.settings();
+        let shown_settings = settings.as_ref().map(|settings| {
+            let status = settings.status.clone();
+            let same = known.filter(|known| known.name == status.name && known.version == status.version);
+            BundleStatus { rollout: same.and_then(|known| known.rollout), ..status }
+        });
+        let mut watched = self.watched.bundles.lock();
+        *watched = WatchedBundles { models, settings };
         self.watched.live.set_bundles(shown);
+        self.watched.live.set_settings(shown_settings);
         drop(watched);
         if !is_empty && self.thread.set(()).is_ok() {
             self.start();
@@ -94,14 +118,22 @@ impl BundleWatch {
 impl Watched {
     /// Reads the files and shows what they say.
     fn look(&self) {
-        let models = self.models.lock().clone();
+        let bundles = self.bundles.lock().clone();
         let read = |model: &WatchedModel| model.live(status_of(&model.bundle, Rollout::read(&model.bundle.folder)));
-        let shown: Vec<_> = models.iter().map(read).collect();
+        let shown: Vec<_> = bundles.models.iter().map(read).collect();
+        let settings = bundles.settings.as_ref().map(|WatchedSettings { status, folder }| {
+            let rollout = Rollout::read(folder).map(rollout_of);
+            BundleStatus { rollout, ..status.clone() }
+        });
         // A reload may have changed them meanwhile.
-        let now = self.models.lock();
-        if *now == models && *self.live.bundles() != shown {
+        let now = self.bundles.lock();
+        if *now != bundles {
+            return;
+        }
+        if *self.live.bundles() != shown {
             self.live.set_bundles(shown);
         }
+        self.live.set_settings(settings);
     }
 }
 
@@ -124,12 +156,29 @@ fn models_of(running: &RunningConfig) -> Vec<WatchedModel> {
     models
 }
 
+/// Returns the bundle of the settings in force.
+fn settings_of(running: &RunningConfig) -> Option<WatchedSettings> {
+    let bundles = &running.config.bundles;
+    let TakenSettings { bundle: name, version, signed_by, since, .. } = bundles.taken.as_ref()?;
+    let status = BundleStatus {
+        name: name.clone(),
+        version: *version,
+        since: since.and_then(rfc3339),
+        signed_by: signed_by.clone(),
+        rollout: None,
+    };
+    Some(WatchedSettings { status, folder: bundles.store().folder(name) })
+}
+
+fn rfc3339(since: SystemTime) -> Option<String> {
+    Timestamp::try_from(since).ok().map(|since| format!("{since:.0}"))
+}
+
 fn status_of(bundle: &ModelBundle, rollout: Option<Rollout>) -> BundleStatus {
-    let since = bundle.since.and_then(|since| Timestamp::try_from(since).ok());
     BundleStatus {
         name: bundle.name.clone(),
         version: bundle.version,
-        since: since.map(|since| format!("{since:.0}")),
+        since: bundle.since.and_then(rfc3339),
         signed_by: bundle.signed_by.clone(),
         rollout: rollout.map(rollout_of),
     }

@@ -37,6 +37,11 @@ fn render(seen: &StatusReport) -> String {
     daemon(&mut page, seen);
     cameras(&mut page, &seen.cameras);
     models(&mut page, &seen.models);
+    let help = "Version of the bundle whose settings lie over the configuration file.";
+    let mut settings = page.family(GAUGE, "visiond_settings_bundle_version", help);
+    if let Some(bundle) = &seen.settings {
+        settings.add(&[("bundle", &bundle.name)], bundle.version as f64);
+    }
     sinks(&mut page, &seen.sinks);
     http(&mut page, &seen.http);
     seen.gpu.iter().for_each(|facts| gpu(&mut page, facts));

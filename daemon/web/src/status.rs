@@ -83,6 +83,7 @@ impl StatusCollector {
             ready: not_ready.is_empty(),
             not_ready,
             config: self.config.display().to_string(),
+            settings: self.service.live().settings(),
             reloads: self.reloads.facts(),
             process: ProcessFacts::now(),
             cameras: running.chain(snapshot.switched_off.iter().cloned()).collect(),

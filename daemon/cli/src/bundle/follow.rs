@@ -5,6 +5,7 @@
 //! must know is in the store. docs/bundles.md describes the steps.
 
 mod fleet;
+mod settings;
 mod watch;
 mod web_source;
 
@@ -545,9 +546,14 @@ impl Follower<'_> {
             Ok(daemon) => daemon,
             Err(error) => return Ok(wait(error)),
         };
+        if let Some(error) = self.unwanted(manifest) {
+            return refused(error);
+        }
         // Without any version, the configuration may name the bundle already, and is rejected until there is one.
         let is_first = self.store.versions(state.name).map_err(refuse)?.current.is_none();
-        if let Some(fault) = self.fault_of_configuration().filter(|_| !is_first) {
+        // The proof of settings finds such a fault, and whether they correct it.
+        let is_settings = manifest.settings.is_some();
+        if let Some(fault) = self.fault_of_configuration().filter(|_| !is_first && !is_settings) {
             let reason =
                 format!("a reload would be rejected now, whatever the model is: correct the configuration: {fault}");
             return Ok(wait(ExitError::new(Exit::Config, reason)));
@@ -566,7 +572,17 @@ impl Follower<'_> {
         };
         note(&format!("{} {}: signed by the key {}", state.name, index.version, signer.id));
         warn_of_expiry(&candidate.manifest);
-        if let Some((exit, reason)) = self.prove(state, index, &candidate)? {
+        let settings = candidate.settings().map_err(refuse)?;
+        let candidate = match &settings {
+            Some(settings) => match self.prove_settings(state, candidate, settings, daemon.as_ref().ok())? {
+                Ok(candidate) => candidate,
+                Err(exit) => return Ok(exit),
+            },
+            None => candidate,
+        };
+        if settings.is_none()
+            && let Some((exit, reason)) = self.prove(state, index, &candidate)?
+        {
             let attempts = state.following.read::<Attempt>(ATTEMPT).map_or(0, |attempt| attempt.begun);
             if exit != Exit::Differs && attempts < ATTEMPTS {
                 let reason =
@@ -588,7 +604,8 @@ impl Follower<'_> {
         }
         let proof = candidate.manifest.proof.as_ref();
         let max_latency_p99_us = proof.and_then(|proof| proof.max_latency_p99_ms).map(|ms| (ms * 1e3) as u64);
-        let limits = Limits { max_latency_p99_us, before, ..Limits::default() };
+        let may_change_detections = candidate.manifest.changes_detections;
+        let limits = Limits { max_latency_p99_us, before, may_change_detections, ..Limits::default() };
         let watch = Watch { version: index.version, limits, ..Watch::default() };
         // Before the switch, so that a process that ends after it is continued.
         state.following.write(WATCH, Some(&watch)).map_err(refuse)?;
@@ -874,7 +891,7 @@ impl Follower<'_> {
             Err(error) if client.finds_no_listener() => return Ok(Err(error.message)),
             Err(error) => return Err(error),
         };
-        if self.sample_of(&report, name).models > 0 {
+        if self.takes_settings(&report, name) || self.sample_of(&report, name).models > 0 {
             return Ok(Ok(client));
         }
         let mut models = report.models.iter();
@@ -901,7 +918,10 @@ impl Follower<'_> {
     }
 
     fn sample_of(&self, report: &StatusReport, name: &str) -> Sample {
-        Sample::of(report, self.has_file(name))
+        // Settings may concern every camera.
+        let takes_settings = self.takes_settings(report, name);
+        let has_file = self.has_file(name);
+        Sample::of(report, |file| takes_settings || has_file(file))
     }
 
     /// Returns the names of the daemon's models that run on whole frames and use a bundle.

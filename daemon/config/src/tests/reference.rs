@@ -9,6 +9,7 @@ use std::fs;
 
 use crate::annotated::tests::{assert_stored, in_repository};
 use crate::schema::{Key, Presence, Shape, Variant, join};
+use crate::settings::ALLOWED;
 use crate::tables::{Section, TYPE_DOC};
 use crate::types::Config;
 
@@ -67,6 +68,19 @@ fn types(variants: &[Variant], path: &str, level: usize) -> String {
     out
 }
 
+/// Returns what settings of bundles may set.
+fn settings() -> String {
+    let mut out = String::from(
+        "\n## What a bundle may set\n\nThe keys that [settings of a bundle](fleet.md#settings) may have. Tables with a `name` have it as well, to say which \
+         one is meant.\n\n| Table | Keys |\n|---|---|\n",
+    );
+    for (table, keys) in ALLOWED {
+        let keys: Vec<_> = keys.iter().map(|key| format!("`{key}`")).collect();
+        out += &format!("| `{table}` | {} |\n", keys.join(", "));
+    }
+    out
+}
+
 /// Escapes the bars in `text`, which would end a cell.
 fn cell(text: &str) -> String {
     text.replace('|', "\\|")
@@ -77,5 +91,5 @@ fn the_reference_ends_with_the_tables() {
     const MARK: &str = "<!-- From here on printed from the declarations; do not edit. -->\n";
     let stored = fs::read_to_string(in_repository("docs/configuration.md")).unwrap();
     let (prose, _) = stored.split_once(MARK).unwrap();
-    assert_stored("docs/configuration.md", &format!("{prose}{MARK}\n{}", tables()));
+    assert_stored("docs/configuration.md", &format!("{prose}{MARK}\n{}{}", tables(), settings()));
 }

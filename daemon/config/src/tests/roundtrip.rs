@@ -544,7 +544,7 @@ prop_compose! {
         buffers in (word(), of(3..=32_usize), 1..=1_u64 << 28, (1_u64 << 20)..=1 << 40).prop_map(|(memory, count, max_pixels, max_picture_bytes)| BufferConfig { memory, count, max_pixels, max_picture_bytes }),
         ffmpeg in (prop_oneof![path(), Just(PathBuf::from("ffmpeg"))], any::<bool>(), (16_u64 << 20)..=1 << 40)
             .prop_map(|(program, confined, max_memory_bytes)| FfmpegConfig { program, confined, max_memory_bytes }),
-        (events, bundles) in (of(path()), of(path())).prop_map(|(events, bundles)| (EventsConfig { directory: events }, BundlesConfig { directory: bundles })),
+        (events, bundles) in (of(path()), of(path()), of("[a-z0-9_-]{1,20}")).prop_map(|(events, bundles, settings)| (EventsConfig { directory: events }, BundlesConfig { directory: bundles, settings, taken: None })),
         status in prop_oneof![Just(Duration::ZERO), duration(1000, 86_400_000)]
             .prop_map(|log_interval| StatusConfig { log_interval }),
         http in http(),

@@ -85,6 +85,7 @@ fn full() -> StatusReport {
             ..ModelStatus::default()
         }],
         sinks: vec![sink],
+        settings: Some(BundleStatus { name: "north".to_owned(), version: 3, ..BundleStatus::default() }),
         gpu: Some(GpuSummary { load_now_percent: Some(45.0), clock_mhz: Some(624), ..GpuSummary::default() }),
         jetson: Some(JetsonSummary {
             power_mode: Some("MAXN".to_owned()),
@@ -105,6 +106,7 @@ fn what_is_seen_is_told_in_base_units() {
         "visiond_build_info{version=\"1.2.3\",target=\"\"} 1",
         "visiond_ready 1",
         "visiond_model_bundle_info{model=\"m\",bundle=\"street\",version=\"7\",signed_by=\"0123456789ABCDEF\"} 1",
+        "visiond_settings_bundle_version{bundle=\"north\"} 3",
         "visiond_model_bundle_version{model=\"m\",bundle=\"street\"} 7",
         "visiond_model_bundle_newest_version{model=\"m\",bundle=\"street\"} 8",
         "visiond_model_rollout_step{model=\"m\",bundle=\"street\",step=\"refused\"} 1",

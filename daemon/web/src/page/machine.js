@@ -64,7 +64,7 @@ function glance(status, history, hottest) {
   });
 }
 
-function machine({ process, gpu, jetson, http, reloads, uptime_s, not_ready }, hottest) {
+function machine({ process, gpu, jetson, http, reloads, settings, uptime_s, not_ready }, hottest) {
   const zones = Object.entries(jetson?.temperatures_c ?? {}).map(([zone, { last, max }]) => [`${zone} temperature`, `${last.toFixed(0)} °C, at most ${max.toFixed(0)}`, heat(last)]);
   const last = reloads.last;
   return [
@@ -82,6 +82,7 @@ function machine({ process, gpu, jetson, http, reloads, uptime_s, not_ready }, h
     ['Temperature', hottest || jetson ? null : 'unknown: not a Jetson'],
     ['HTTP', `${plural(http.connections, 'connection')}, ${plural(http.requests, 'request')}`],
     ['Stream readers', count(http.websocket_readers + http.event_readers)],
+    ['Settings', settings && `${settings.name}, version ${settings.version}`],
     ['Reloads', reloads.applied + reloads.refused ? `${count(reloads.applied)} applied, ${count(reloads.refused)} refused` : null],
     ['Last reload', last ? `${clock(last.at)}: ${last.applied ? 'applied' : 'refused'}` : null, last && !last.applied ? 'warn' : null],
   ];

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
-use visiond_message::status::{CameraStatus, ModelStatus, SinkCounts};
+use visiond_message::status::{BundleStatus, CameraStatus, ModelStatus, SinkCounts};
 use visiond_system::process::ProcessFacts;
 use visiond_system::thermal::{GpuSummary, JetsonSummary};
 
@@ -33,6 +33,9 @@ pub struct StatusReport {
     pub not_ready: Vec<String>,
     /// Path of the configuration file.
     pub config: String,
+    /// The bundle whose settings lie over the file; absent without one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub settings: Option<BundleStatus>,
     /// Reloads so far.
     pub reloads: ReloadFacts,
     /// The process.

@@ -210,6 +210,9 @@ pub struct Limits {
     pub max_latency_p99_us: Option<u64>,
     /// Totals at the switch.
     pub at_switch: Counts,
+    /// Whether the number of detections may be another one.
+    #[serde(default)]
+    pub may_change_detections: bool,
     /// Before the switch; absent if no camera used the bundle.
     pub before: Option<Before>,
 }
@@ -256,7 +259,7 @@ impl Judge {
         if before.has_frames() && stuck >= SILENCE {
             return Some(format!("its cameras stream, and no frame has had a result for {} s", stuck.as_secs()));
         }
-        let may_judge = now >= self.detections_from;
+        let may_judge = now >= self.detections_from && !self.limits.may_change_detections;
         let reason = failing(&since.all, before).or_else(|| detections(&since, before).filter(|_| may_judge));
         reason.or_else(|| self.latency(sample, &since.all))
     }
@@ -327,7 +330,7 @@ mod tests {
 
     fn limits(before: Totals) -> Limits {
         let before = Before::measured(&sample(Totals::default(), 0), &sample(before, 20_000));
-        Limits { max_latency_p99_us: None, at_switch: before.all.clone(), before: Some(before) }
+        Limits { at_switch: before.all.clone(), before: Some(before), ..Limits::default() }
     }
 
     /// Judges the same sample again and again, two seconds apart.
