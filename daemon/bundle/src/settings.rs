@@ -121,5 +121,9 @@ fn read_text(path: &Path) -> Result<String, BundleError> {
 }
 
 fn not_text(path: &Path) -> BundleError {
-    BundleError::Damaged { path: path.to_owned(), reason: "it is not UTF-8, or too large for settings".to_owned() }
+    let most = MAX_SETTINGS_BYTES >> 20;
+    BundleError::Damaged {
+        path: path.to_owned(),
+        reason: format!("settings must be UTF-8 of at most {most} MiB: install the bundle again"),
+    }
 }

@@ -256,6 +256,53 @@ fn going_back_refuses_the_version_and_leaves_nothing_to_go_back_to() {
 }
 
 #[test]
+fn a_bundle_has_settings_or_models_and_the_first_settings_are_left_for_none() {
+    let desk = Desk::new();
+    fs::write(desk.path("north.toml"), "[log]\nlevel = \"debug\"\n").unwrap();
+    let bundle = |version: u64, change: &dyn Fn(&mut Manifest)| {
+        let out = desk.path(&format!("north-{version}.visiond"));
+        let mut manifest = Manifest::of_settings("north".to_owned(), version);
+        change(&mut manifest);
+        write(&out, manifest, &vec![(SETTINGS.to_owned(), desk.path("north.toml"))])?;
+        sign(&out, &desk.secret).map(|()| out)
+    };
+    type Change = fn(&mut Manifest);
+    let wrong: [(Change, &str); 5] = [
+        (|manifest| manifest.format = 1, "a bundle with `settings` must have the format 2"),
+        (|manifest| manifest.settings = None, "a bundle of format 2 must have `settings`"),
+        (|manifest| manifest.models = vec![BundleModel::new(SETTINGS.to_owned())], "either `settings`, or models"),
+        (|manifest| manifest.card = Some(SETTINGS.to_owned()), "either `settings`, or models"),
+        (
+            |manifest| manifest.settings = Some("other.toml".to_owned()),
+            "must have the file \"settings.toml\" and no other",
+        ),
+    ];
+    for (change, words) in wrong {
+        let error = bundle(1, &change).unwrap_err().to_string();
+        assert!(error.contains(words), "{error}");
+    }
+    let parsed =
+        Manifest::parse(&Manifest::of_settings("north".to_owned(), 1).to_text().replace("format = 2", "format = 3"));
+    assert!(parsed.unwrap_err().contains("update visiond"));
+    let store = desk.store();
+    assert_eq!(store.settings("north").unwrap(), None);
+    let first = bundle(1, &|_| {}).unwrap();
+    assert!(Bundle::open(&first).unwrap().settings().unwrap().is_some());
+    desk.install(&first).unwrap();
+    let settings = store.settings("north").unwrap().unwrap();
+    assert_eq!((settings.version, &*settings.text), (1, "[log]\nlevel = \"debug\"\n"));
+    let left = store.roll_back("north", Some(1), "the reload was rejected").unwrap();
+    assert!(left.now.is_none() && left.left.is_none());
+    assert_eq!(store.settings("north").unwrap(), None);
+    assert!(matches!(desk.install(&first), Err(BundleError::Refused { version: 1, .. })));
+    assert_eq!(store.versions("north").unwrap().newest, Some(1));
+    desk.install(&bundle(2, &|_| {}).unwrap()).unwrap();
+    assert!(store.settings("north").unwrap().is_some());
+    desk.install(&desk.bundle(1)).unwrap();
+    assert!(matches!(store.settings("street"), Err(BundleError::NoSettings { version: 1, .. })));
+}
+
+#[test]
 fn only_the_version_that_is_expected_is_left_and_one_that_is_forgiven_is_tried_again() {
     let desk = Desk::new();
     for version in [5, 6] {

@@ -278,7 +278,7 @@ fn merge_by_name<'i>(
             continue;
         };
         if !seen.insert(name) {
-            diagnostics.error(item.span(), format!("`{path}` {name:?} is there twice: join both"));
+            diagnostics.error(item.span(), format!("`{path}` {name:?} is there twice: write its keys into one table"));
             continue;
         }
         match base.iter_mut().find(|base| name_of(base) == Some(name)) {

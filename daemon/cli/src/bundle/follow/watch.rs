@@ -382,8 +382,11 @@ mod tests {
         // One of two cameras detects nothing any more.
         let before = Before::measured(&Sample::default(), &of(totals(1_000, 1_000), totals(1_000, 2_000)));
         let limits = Limits { at_switch: before.all.clone(), before: Some(before), ..Limits::default() };
+        let settings = Limits { may_change_detections: true, ..limits.clone() };
         let reason = judged(limits, &of(totals(2_000, 1_000), totals(2_000, 4_000)), 9).unwrap();
         assert!(reason.contains("a frame of gate has 0.00"), "{reason}");
+        // Settings that are meant to do that.
+        assert_eq!(judged(settings, &of(totals(2_000, 1_000), totals(2_000, 4_000)), 9), None);
     }
 
     #[test]
