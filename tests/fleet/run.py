@@ -11,8 +11,9 @@ another key, so they refuse every version. Then:
 3. version 3 detects something else than its reference: the rollout must stop in its first wave;
 4. the devices that were off start, and get version 2.
 
-All the while, no wave may have more devices than its share, and each device that had a model must have one. Prints durations and what the
-servers were asked. Needs nats-server, about 12 MB of memory and 3 MB of disk for each device.
+All the while, no wave may have more devices than its share, and each device that had a model must have one. Prints durations, what the
+servers were asked, and what a device and a look of an operator cost while nothing else happens. Needs nats-server, about 12 MB of memory
+and 3 MB of disk for each device.
 """
 
 import argparse
@@ -35,6 +36,10 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent.parent
 # Only turns a hang into a failure.
 HANG_S = 1800
+# How often devices ask, and how long nothing else happens while that is measured.
+INTERVAL_S = 120
+# The beginning of the name that operators' commands have at a server.
+OPERATOR = "visiond fleet of "
 PICTURES = [ROOT / "tests/media/astronaut.png", ROOT / "tests/media/coffee.png"]
 
 
@@ -87,6 +92,15 @@ class Cluster:
         self.last = last
         return {key: sum(one[key] for one in last) for key in last[0]}
 
+    def clients(self, words, state="open"):
+        """The connections whose client has these words in its name, by server and number."""
+        found = {}
+        for number, (_, _, monitor) in enumerate(self.ports):
+            with urllib.request.urlopen(f"http://127.0.0.1:{monitor}/connz?state={state}&limit=1000000", timeout=60) as answer:
+                connections = json.load(answer)["connections"]
+            found |= {(number, one["cid"]): one for one in connections if words in one.get("name", "")}
+        return found
+
     def stop(self):
         for server in self.servers:
             server.kill()
@@ -134,7 +148,7 @@ class Fleet:
         key = "other.pub" if number in self.refusing else "team.pub"
         args = ["--source", self.cluster.url, "--group", "north", "--device", name, "--store", self.folder / name, "--key", self.folder / key]
         log = open(self.folder / f"{name}.log", "ab")
-        command = [self.visiond, "bundle", "follow", "street", *args, "--url", "unix:/nowhere/http.sock", "--interval", "2min"]
+        command = [self.visiond, "bundle", "follow", "street", *args, "--url", "unix:/nowhere/http.sock", "--interval", f"{INTERVAL_S}s"]
         self.devices[number] = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=log)
         log.close()
 
@@ -192,6 +206,28 @@ class Fleet:
         if driver.returncode != status:
             self.failures.append(f"version {version}: status {driver.returncode} instead of {status}:\n{''.join(lines)}")
 
+    def quiet(self):
+        """Measures what devices cost that have nothing to do, and one look at all of them."""
+        before = self.cluster.counts()
+        time.sleep(INTERVAL_S)
+        after = self.cluster.counts()
+        on = len(self.devices)
+        per = ", ".join(f"{key} {(after[key] - before[key]) / on:.1f}" for key in after)
+        print(f"{INTERVAL_S:7.1f} s  nothing happens. The servers, with their own messages, for each device: {per}")
+        memory = []
+        for device in self.devices.values():
+            rollup = Path(f"/proc/{device.pid}/smaps_rollup").read_text()
+            memory.append(sum(int(line.split()[1]) for line in rollup.splitlines() if line.startswith("Pss:")) / 1024)
+        memory.sort()
+        print(f"           memory of a device, shared pages counted once: {memory[on // 2]:.1f} MiB in the median, {memory[-1]:.1f} at most")
+        begin = time.monotonic()
+        known = self.cluster.clients(OPERATOR, "closed")
+        self.run("fleet", "status", "--json")
+        took = time.monotonic() - begin
+        looks = [one for key, one in self.cluster.clients(OPERATOR, "closed").items() if key not in known]
+        got, messages = (sum(one[key] for one in looks) for key in ("out_bytes", "out_msgs"))
+        print(f"           one look at all devices: {took:.2f} s, {got} bytes in {messages} messages", flush=True)
+
     def versions(self):
         found = {}
         for number in range(self.total):
@@ -238,6 +274,7 @@ def main():
         refusing = len(fleet.refusing)
         fleet.rollout(1, "--waves", "5,25", "--soak", "0s", "--max-failed", "20", status=0)
         fleet.expect("versions in use", fleet.versions(), {"1": len(on) - refusing, None: args.devices - len(on) + refusing})
+        fleet.quiet()
         fleet.make(2)
         kills = []
         for at in (4, 20):
