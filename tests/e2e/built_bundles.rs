@@ -16,12 +16,12 @@ const MODEL: i32 = 4;
 const PLAN: &str = "tensor picture 1 0 0 1 3 64 128\ntensor output 2 0 0 1 12 8";
 
 /// A device with a GPU.
-struct Device {
-    desk: Desk,
+pub struct Device {
+    pub desk: Desk,
 }
 
 impl Device {
-    fn new() -> Self {
+    pub fn new() -> Self {
         let device = Self { desk: Desk::new() };
         device.compile("libcuda.so.1", &["-DWITH_KERNELS"], &[Path::new("kernels/src/cuda/tests/stub_driver.c")]);
         device.install_tensorrt(100_300);

@@ -1,5 +1,6 @@
 //! A wall clock before 1970, as on a board with an empty battery: nothing fails, and the TLS error names the clock.
 
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use visiond_tests::web::Place;
@@ -18,16 +19,22 @@ int clock_gettime(clockid_t clock, struct timespec *time) {
 }
 ";
 
+/// Compiles it; `None` if that cannot be done here.
+pub fn past_clock(folder: &Path) -> Option<PathBuf> {
+    let (source, library) = (folder.join("past.c"), folder.join("past.so"));
+    std::fs::write(&source, PRELOAD).unwrap();
+    let built = Command::new("cc").args(["-shared", "-fPIC", "-o"]).arg(&library).arg(&source).status();
+    let is_built = built.is_ok_and(|status| status.success());
+    if !is_built {
+        skip("there is no C compiler (cc)");
+    }
+    is_built.then_some(library)
+}
+
 #[test]
 fn with_a_clock_before_1970_cameras_and_sinks_work_and_tls_and_http_name_the_clock() {
     let folder = tempfile::tempdir().unwrap();
-    let (source, library) = (folder.path().join("past.c"), folder.path().join("past.so"));
-    std::fs::write(&source, PRELOAD).unwrap();
-    let built = Command::new("cc").args(["-shared", "-fPIC", "-o"]).arg(&library).arg(&source).status();
-    if !built.is_ok_and(|status| status.success()) {
-        skip("there is no C compiler (cc)");
-        return;
-    }
+    let Some(library) = past_clock(folder.path()) else { return };
     let broker = Mosquitto::start_with(|folder| {
         certificates::make(folder, "DNS:localhost");
         let file = |name: &str| folder.join(name).display().to_string();

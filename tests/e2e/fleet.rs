@@ -18,22 +18,26 @@ const MODEL: i32 = 4;
 const INPUT: i32 = 5;
 
 /// A desk where bundles are made, and the servers of its fleet.
-struct Office {
-    desk: Desk,
-    server: NatsServer,
+pub struct Office {
+    pub desk: Desk,
+    pub server: NatsServer,
 }
 
 impl Office {
-    /// A fleet with its buckets, and version 1 in the store.
     fn new() -> Self {
-        let office = Self { desk: Desk::new(), server: NatsServer::start() };
+        Self::of(Desk::new())
+    }
+
+    /// A fleet with its buckets, and version 1 in the store.
+    pub fn of(desk: Desk) -> Self {
+        let office = Self { desk, server: NatsServer::start() };
         office.succeed(&["init"]);
         office.desk.make("1", &[]);
         office.succeed(&["push", "DIR/street-1.visiond"]);
         office
     }
 
-    fn url(&self) -> String {
+    pub fn url(&self) -> String {
         format!("nats://127.0.0.1:{}", self.server.port)
     }
 
@@ -48,24 +52,24 @@ impl Office {
     }
 
     /// Runs `visiond fleet ARGS` with the desk's folder in the place of DIR.
-    fn fleet(&self, args: &[&str]) -> Output {
+    pub fn fleet(&self, args: &[&str]) -> Output {
         let output = self.command(args).output().unwrap();
         assert_no_panic(&stderr(&output));
         output
     }
 
-    fn succeed(&self, args: &[&str]) -> Output {
+    pub fn succeed(&self, args: &[&str]) -> Output {
         let output = self.fleet(args);
         assert!(output.status.success(), "{args:?}: {}", stderr(&output));
         output
     }
 
-    fn json(&self, args: &[&str]) -> Value {
+    pub fn json(&self, args: &[&str]) -> Value {
         serde_json::from_slice(&self.succeed(args).stdout).unwrap()
     }
 
     /// Starts a device of the group north, which has no daemon.
-    fn device(&self, name: &str, more: &[&str]) -> Device {
+    pub fn device(&self, name: &str, more: &[&str]) -> Device {
         self.device_of("north", name, more)
     }
 
@@ -92,18 +96,18 @@ impl Office {
         devices
     }
 
-    fn reported(&self) -> Vec<Value> {
+    pub fn reported(&self) -> Vec<Value> {
         self.json(&["devices", "--json"]).as_array().unwrap().clone()
     }
 
     /// The versions in use, by the names of devices.
-    fn versions(&self) -> Vec<Option<u64>> {
+    pub fn versions(&self) -> Vec<Option<u64>> {
         let mut devices = self.reported();
         devices.sort_by_key(|device| device["device"].to_string());
         devices.iter().map(|device| device["bundles"][0]["current"].as_u64()).collect()
     }
 
-    fn wait(&self, what: &str, is_so: impl Fn() -> bool) {
+    pub fn wait(&self, what: &str, is_so: impl Fn() -> bool) {
         let shown = || format!("{:?}\n{}", self.reported(), self.logs());
         wait_until_or_show(what, is_so, shown);
     }
@@ -115,7 +119,7 @@ impl Office {
     }
 
     /// Makes and pushes a version whose pictures show something else than its reference says.
-    fn push_wrong(&self, version: &str) {
+    pub fn push_wrong(&self, version: &str) {
         let expected = fs::read_to_string(self.desk.path("expected.json")).unwrap();
         let wrong: String = expected
             .lines()
@@ -131,18 +135,18 @@ impl Office {
         self.succeed(&["push", &format!("DIR/street-{version}.visiond")]);
     }
 
-    fn push(&self, version: &str) {
+    pub fn push(&self, version: &str) {
         self.desk.make(version, &[]);
         self.succeed(&["push", &format!("DIR/street-{version}.visiond")]);
     }
 
-    fn status(&self) -> Value {
+    pub fn status(&self) -> Value {
         self.json(&["status", "--json"])[0].clone()
     }
 }
 
 /// A device that follows the fleet; killed when dropped.
-struct Device(Child);
+pub struct Device(Child);
 
 impl Drop for Device {
     fn drop(&mut self) {

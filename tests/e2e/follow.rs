@@ -420,7 +420,7 @@ fn answer(
 }
 
 /// Bytes that cannot be compressed.
-fn noise(bytes: usize) -> Vec<u8> {
+pub fn noise(bytes: usize) -> Vec<u8> {
     let mut state = 1_u64;
     let mut next = || {
         state ^= state << 13;
@@ -610,7 +610,7 @@ fn a_full_disk_takes_no_bundle_and_keeps_its_reserve() {
     assert_eq!(desk.versions(), [Some(1), None]);
 }
 
-struct Unmounted(PathBuf);
+pub struct Unmounted(pub PathBuf);
 
 impl Drop for Unmounted {
     fn drop(&mut self) {

@@ -30,6 +30,8 @@ mod engines;
 mod events;
 mod exports;
 mod fleet;
+mod fleet_failures;
+mod fleet_replicas;
 mod follow;
 mod follow_stops;
 mod hostile_broker;

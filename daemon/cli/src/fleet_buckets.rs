@@ -5,7 +5,8 @@ use std::fs::File;
 use std::io;
 use std::ops::{ControlFlow, Range};
 use std::path::Path;
-use std::time::Instant;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use tokio::runtime::Runtime;
 use tokio::sync::Notify;
@@ -27,6 +28,9 @@ const MOST_BROKEN: usize = 3;
 
 /// The age from which chunks without an object were left by a push that was interrupted, in seconds.
 const LEFTOVER_AFTER_S: u64 = 3600;
+/// How long a replica may take to get a record that another one has, and how often it is asked meanwhile.
+const REPLICA_LAG: Duration = Duration::from_secs(10);
+const REPLICA_PAUSE: Duration = Duration::from_millis(50);
 
 /// A connection to the servers of a fleet.
 pub struct Buckets {
@@ -42,6 +46,8 @@ pub struct Buckets {
     said: BTreeSet<String>,
     /// Whether an operator should know what is wrong with a bucket.
     warns: bool,
+    /// The newest revisions of groups' records that this connection has seen, by key.
+    revisions: BTreeMap<String, u64>,
 }
 
 /// An object of the store.
@@ -87,6 +93,7 @@ impl Buckets {
             positions: BTreeMap::new(),
             said: BTreeSet::new(),
             warns: false,
+            revisions: BTreeMap::new(),
         })
     }
 
@@ -119,15 +126,30 @@ impl Buckets {
         })
     }
 
-    /// Reads what a group should use, with the revision of the record.
+    /// Reads what a group should use, with the revision of the record. A record that is older than one that this connection has seen
+    /// comes from a replica that lags, so it is asked again.
     ///
     /// # Errors
-    /// If no server answers.
+    /// If no server answers, or `LostRace` if a replica lags for long.
     pub fn desired(&mut self, group: &str, bundle: &str) -> Result<Option<(Record<Desired>, u64)>, NatsError> {
         let key = group_key(group, bundle);
         let bucket = self.desired_bucket()?;
-        let entry = self.runtime.block_on(bucket.get(&mut self.client, &key))?;
-        Ok(entry.map(|entry| (Desired::parse(&key, &entry.value), entry.revision)))
+        let known = self.revisions.get(&key).copied().unwrap_or(0);
+        let get_by = Instant::now() + REPLICA_LAG;
+        loop {
+            let entry = self.runtime.block_on(bucket.get(&mut self.client, &key))?;
+            let is_late = Instant::now() >= get_by;
+            match entry {
+                Some(entry) if entry.revision >= known => {
+                    self.revisions.insert(key.clone(), entry.revision);
+                    return Ok(Some((Desired::parse(&key, &entry.value), entry.revision)));
+                }
+                Some(_) if is_late => return Err(NatsError::LostRace { bucket: bucket.name().to_owned(), key }),
+                // Somebody has deleted it.
+                None if known == 0 || is_late => return Ok(None),
+                Some(_) | None => thread::sleep(REPLICA_PAUSE),
+            }
+        }
     }
 
     /// Writes what a group should use, if the record still has this revision, or if there is none.
@@ -144,12 +166,13 @@ impl Buckets {
         let (key, value) = (group_key(group, bundle), desired.to_json());
         let bucket = self.desired_bucket()?;
         let client = &mut self.client;
-        self.runtime.block_on(async {
+        let written = self.runtime.block_on(async {
             match revision {
                 Some(revision) => bucket.update(client, &key, &value, revision).await,
                 None => bucket.create(client, &key, &value).await,
             }
         })?;
+        self.revisions.insert(key, written);
         Ok(())
     }
 
