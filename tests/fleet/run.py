@@ -38,8 +38,8 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 HANG_S = 1800
 # How often devices ask, and how long nothing else happens while that is measured.
 INTERVAL_S = 120
-# The beginning of the name that operators' commands have at a server.
-OPERATOR = "visiond fleet of "
+# A part of the name that operators' commands have at a server, and devices.
+OPERATOR, DEVICE = "visiond fleet of ", " bundle follow"
 PICTURES = [ROOT / "tests/media/astronaut.png", ROOT / "tests/media/coffee.png"]
 
 
@@ -101,6 +101,14 @@ class Cluster:
             found |= {(number, one["cid"]): one for one in connections if words in one.get("name", "")}
         return found
 
+    def of_devices(self):
+        """What devices alone have sent and were sent, unless a server was killed. It keeps the counts of 10,000 connections that ended."""
+        all_clients = self.clients(DEVICE, "all").values()
+        return {key: sum(one[key] for one in all_clients) for key in ("in_msgs", "out_msgs", "in_bytes", "out_bytes")}
+
+    def memory_mib(self):
+        return sum(int(line.split()[1]) for server in self.servers for line in open(f"/proc/{server.pid}/status") if line.startswith("VmRSS")) / 1024
+
     def stop(self):
         for server in self.servers:
             server.kill()
@@ -123,6 +131,10 @@ class Fleet:
         if check and done.returncode:
             sys.exit(f"fleet: visiond {' '.join(map(str, args))}: status {done.returncode}: {done.stderr}")
         return done
+
+    def fail(self, sentence):
+        self.failures.append(sentence)
+        print(f"           WRONG: {sentence}", flush=True)
 
     def make(self, version, wrong=False):
         expected = self.folder / "expected.json"
@@ -173,15 +185,16 @@ class Fleet:
             now = json.loads(self.run("fleet", "status", "street", "--json").stdout)[0]
             most = math.ceil(len(devices) * now["waves"][now["wave"] - 1] / 100)
             if begun > most:
-                self.failures.append(f"{begun} devices have begun with version {version}, and {most} may")
+                self.fail(f"{begun} devices have begun with version {version}, and {most} may")
         for number in range(self.total):
             store = self.folder / f"gate-{number}" / "street"
             if os.path.lexists(store / "current") and not (store / "current" / "model").exists():
-                self.failures.append(f"gate-{number} has no model")
+                self.fail(f"gate-{number} has no model")
 
     def rollout(self, version, *options, status, meanwhile=()):
         """Runs a rollout, looks at it again and again, and does `meanwhile` after so many seconds each."""
-        begin, before = time.monotonic(), self.cluster.counts()
+        begin, before, of_devices = time.monotonic(), self.cluster.counts(), self.cluster.of_devices()
+        is_killing = bool(meanwhile)
         command = [self.visiond, "fleet", "rollout", "street", str(version), "--group", "north", *options]
         driver = subprocess.Popen(command, env=self.env, stderr=subprocess.PIPE, text=True)
         lines = []
@@ -199,27 +212,32 @@ class Fleet:
         took, after = time.monotonic() - begin, self.cluster.counts()
         asked = {key: after[key] - before[key] for key in after}
         print(f"{took:7.1f} s  version {version}: {lines[-1].strip() if lines else ''}")
-        per = ", ".join(f"{key} {count / self.total:.1f}" for key, count in asked.items())
-        print(f"           the servers, with their own and this script's messages, for each device: {per}", flush=True)
+        print(f"           the servers, with their own and this script's messages, for each device: {self.per_device(asked)}")
+        if not is_killing:
+            now = self.cluster.of_devices()
+            print(f"           of them, those of devices: {self.per_device({key: now[key] - of_devices[key] for key in now})}", flush=True)
         if meanwhile:
-            self.failures.append(f"version {version}: the rollout was over before all that should happen meanwhile")
+            self.fail(f"version {version}: the rollout was over before all that should happen meanwhile")
         if driver.returncode != status:
-            self.failures.append(f"version {version}: status {driver.returncode} instead of {status}:\n{''.join(lines)}")
+            sys.exit(f"fleet: version {version}: status {driver.returncode} instead of {status}:\n{''.join(lines)}")
+
+    def per_device(self, counts):
+        return ", ".join(f"{key} {count / len(self.devices):.1f}" for key, count in counts.items())
 
     def quiet(self):
         """Measures what devices cost that have nothing to do, and one look at all of them."""
-        before = self.cluster.counts()
+        before, of_devices = self.cluster.counts(), self.cluster.of_devices()
         time.sleep(INTERVAL_S)
-        after = self.cluster.counts()
+        after, now = self.cluster.counts(), self.cluster.of_devices()
+        print(f"{INTERVAL_S:7.1f} s  nothing happens. The servers, with their own messages, for each device: {self.per_device({key: after[key] - before[key] for key in after})}")
+        print(f"           of them, those of devices: {self.per_device({key: now[key] - of_devices[key] for key in now})}")
         on = len(self.devices)
-        per = ", ".join(f"{key} {(after[key] - before[key]) / on:.1f}" for key in after)
-        print(f"{INTERVAL_S:7.1f} s  nothing happens. The servers, with their own messages, for each device: {per}")
         memory = []
         for device in self.devices.values():
             rollup = Path(f"/proc/{device.pid}/smaps_rollup").read_text()
             memory.append(sum(int(line.split()[1]) for line in rollup.splitlines() if line.startswith("Pss:")) / 1024)
         memory.sort()
-        print(f"           memory of a device, shared pages counted once: {memory[on // 2]:.1f} MiB in the median, {memory[-1]:.1f} at most")
+        print(f"           memory of a device, shared pages counted once: {memory[on // 2]:.1f} MiB in the median, {memory[-1]:.1f} at most; of the three servers: {self.cluster.memory_mib():.0f} MiB")
         begin = time.monotonic()
         known = self.cluster.clients(OPERATOR, "closed")
         self.run("fleet", "status", "--json")
@@ -239,7 +257,7 @@ class Fleet:
     def expect(self, what, found, wanted):
         print(f"           {what}: {found}", flush=True)
         if found != wanted:
-            self.failures.append(f"{what}: {found} instead of {wanted}")
+            self.fail(f"{what}: {found} instead of {wanted}")
 
     def stop(self):
         for device in self.devices.values():
@@ -287,7 +305,7 @@ def main():
         tried = sum(it["bundles"][0].get("version") == 3 and it["bundles"][0]["step"] == "refused" for it in fleet.reported())
         print(f"           devices that tried version 3: {tried} of {len(on)}")
         if not 0 < tried <= math.ceil(len(on) / 20):
-            fleet.failures.append(f"{tried} devices have tried version 3")
+            fleet.fail(f"{tried} devices have tried version 3")
         fleet.make(4)
         for number in fleet.off:
             fleet.start(number)
@@ -297,7 +315,7 @@ def main():
         fleet.stop()
     if args.folder is None:
         shutil.rmtree(folder)
-    print("\n".join(fleet.failures) or "all as it should be")
+    print(f"{len(fleet.failures)} things are wrong" if fleet.failures else "all as it should be")
     sys.exit(1 if fleet.failures else 0)
 
 
