@@ -219,6 +219,8 @@ class Run:
         took, sent, cuts = time.monotonic() - begin, link.sent, link.cuts
         share = 100 * (sent - size) / size
         print(f"{name:6} {took:8.0f} s  {cuts:4} cuts  {len(said):3} commands  {sent:11} bytes, {share:.2f} % more than the bundle", flush=True)
+        for one in said[:-1]:
+            print(f"       {one}", flush=True)
         installed = store / "street/current/weights.bin"
         if not installed.exists() or installed.read_bytes() != (self.folder / "weights.bin").read_bytes():
             self.wrong.append(f"{name}: the bundle is not installed: " + "\n".join(said))
