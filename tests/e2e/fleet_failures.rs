@@ -136,10 +136,13 @@ fn a_model_that_is_wrong_slow_crashes_or_needs_too_much_leaves_the_old_one_in_us
     site.fails("5", "it took more than 1 s to build an engine of the model: allow more with --build-timeout");
     fs::remove_file(stub.join("wait")).unwrap();
 
-    // One that takes more and more memory, in the process that tries it.
+    site.push("6", &["--max-memory", "1MiB"]);
+    site.fails("6", "of memory instead of 1 MiB");
+
+    // One that would take all memory there is.
     onnx::write(&site.office.desk.path(""), "tiny", Model::Filled(1e11));
-    site.push("6", &[]);
-    site.fails("6", "it needs more memory than");
+    site.push("7", &[]);
+    site.fails("7", "it needs more memory than");
     let log = site.daemon.terminate().log;
     assert!(!log.contains("reloaded"), "the daemon never got one of them: {log}");
 }

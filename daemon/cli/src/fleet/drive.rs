@@ -21,6 +21,9 @@ const POLL: Duration = Duration::from_secs(2);
 /// A look at the devices takes at most this part of the time.
 const PART: u32 = 5;
 
+/// The longest pause, after a look that busy servers delayed: the next wave should not wait for minutes because of one.
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+
 /// The most devices that are named when a rollout ends.
 const MOST_NAMED: usize = 10;
 
@@ -103,7 +106,7 @@ pub fn drive(buckets: &mut Buckets, target: &TargetArgs) -> Result<Exit, ExitErr
             }
             Err(Fault::Exit(error)) => return Err(error),
         }
-        thread::sleep(POLL.max(begin.elapsed() * (PART - 1)));
+        thread::sleep((begin.elapsed() * (PART - 1)).clamp(POLL, LONGEST_PAUSE));
     }
 }
 
