@@ -28,6 +28,7 @@ const MOST_BROKEN: usize = 3;
 
 /// The age from which chunks without an object were left by a push that was interrupted, in seconds.
 const LEFTOVER_AFTER_S: u64 = 3600;
+
 /// How long a replica may take to get a record that another one has, and how often it is asked meanwhile.
 const REPLICA_LAG: Duration = Duration::from_secs(10);
 const REPLICA_PAUSE: Duration = Duration::from_millis(50);
