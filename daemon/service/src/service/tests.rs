@@ -310,7 +310,7 @@ fn an_edited_card_and_another_file_of_the_same_name_are_changes_of_the_model() {
     let config = place.config(&[STAYS]);
     let (service, stop) = start(config.clone());
     let own = place.path("visiond.toml");
-    let propose = |text: String| Preview::new(&service, &own, &Proposal { path: own.clone(), text });
+    let propose = |text: String| Preview::new(&service, &own, &Proposal { path: own.clone(), text, settings: None });
     let same = propose(place.text(&[STAYS]));
     assert!(same.valid && same.changes.is_empty() && same.error.is_none(), "{same:?}");
     assert!(service.apply(config.clone()).unwrap().differences().is_empty());
