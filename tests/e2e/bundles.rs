@@ -315,7 +315,7 @@ fn what_nobody_trusted_has_signed_is_refused_before_anything_is_written() {
     refused(
         &desk.bundle(&["rollback", "street", "--store", "DIR/models"]),
         1,
-        "there is no version of street to go back to",
+        "street has no previous version: install another one",
     );
     refused(&desk.bundle(&["rollback", "../x", "--store", "DIR/models"]), 1, "no bundle named ../x is installed");
 }

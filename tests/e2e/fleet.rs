@@ -353,9 +353,11 @@ fn the_store_lists_what_is_used_and_gives_up_what_is_not() {
     assert!(listed[3]["bytes"].as_u64().unwrap() > 10_000 && listed[3]["is_complete"] == true, "{listed}");
     let text = String::from_utf8(office.succeed(&["bundles"]).stdout).unwrap();
     assert!(text.contains("group north, 1 device\n") && text.contains("the pin of gate-9"), "{text}");
-    for (version, words) in
-        [("1", "1 device to go back to"), ("2", "group north, 1 device: use --force"), ("3", "the pin of gate-9")]
-    {
+    for (version, words) in [
+        ("1", "1 device as the previous version"),
+        ("2", "group north, 1 device: use --force"),
+        ("3", "the pin of gate-9"),
+    ] {
         refused(&office.fleet(&["delete", "street", version]), MODEL, words);
     }
     office.succeed(&["delete", "street", "4"]);

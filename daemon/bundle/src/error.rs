@@ -157,9 +157,7 @@ pub enum BundleError {
         reason: String,
     },
     /// There is no older version.
-    #[error(
-        "there is no version of {name} to go back to, since a rollback goes one step: install one with `visiond bundle install`"
-    )]
+    #[error("{name} has no previous version: install another one with `visiond bundle install`")]
     NothingBefore {
         /// The bundle's name.
         name: String,

@@ -145,11 +145,12 @@ fn exit_table(command: &str) -> String {
         "bundle make" => &[Config, Model, Input, Differs],
         "bundle verify" => &[Config, Model, Input],
         "bundle sign" => &[Config, Input],
-        "fleet" | "fleet init" | "fleet status" | "fleet devices" | "fleet forget" | "fleet pin" | "fleet unpin" => {
-            &[Config, Input]
-        }
-        "fleet push" | "fleet rollout" | "fleet resume" | "fleet rollback" | "fleet pause" => &[Config, Model, Input],
-        "bundle" | "bundle inspect" | "bundle list" | "bundle rollback" | "bundle publish" => &[Input],
+        "fleet bundles" | "fleet init" | "fleet status" | "fleet devices" | "fleet forget" | "fleet pin"
+        | "fleet unpin" => &[Config, Input],
+        "fleet" | "fleet push" | "fleet rollout" | "fleet resume" | "fleet rollback" | "fleet pause"
+        | "fleet delete" => &[Config, Model, Input],
+        "bundle publish" => &[Model, Input],
+        "bundle" | "bundle inspect" | "bundle list" | "bundle rollback" => &[Input],
         "probe" | "selftest" => &[Input],
         _ => &[],
     };

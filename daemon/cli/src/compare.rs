@@ -80,6 +80,8 @@ pub struct Args {
 const AFTER_HELP: &str = "\
 Boxes of the same class match from an IoU of 0.5 on. With fewer than 20 detections of the daemon's model there is nothing to judge, and the status is 0. It is 8 if the new model finds too few of them, or far more objects than the daemon's model.
 
+The new model runs at low priority: where cores are busy, its times are longer than they would be in the daemon.
+
 It works for models that detect objects in whole frames, with the settings that their cameras have in the daemon's configuration.
 
 Examples:

@@ -172,6 +172,10 @@ pub(crate) fn check(table: &DeTable<'_>, path: &str, keys: &[Key], diagnostics: 
         match &known.shape {
             Shape::Table(keys) | Shape::Tables(keys) if has_allowed(&inner) => match item.get_ref() {
                 DeValue::Array(items) => {
+                    for item in items.iter().filter(|item| has_name(keys) && name_of(item).is_none()) {
+                        let message = format!("`{inner}` needs a `name`, which says which one is meant: add it");
+                        diagnostics.error(item.span(), message);
+                    }
                     let tables = items.iter().filter_map(|item| item.get_ref().as_table());
                     tables.for_each(|table| check(table, &inner, keys, diagnostics));
                 }
@@ -273,10 +277,8 @@ fn merge_by_name<'i>(
     let must_exist = !path.contains('.');
     let mut seen = BTreeSet::new();
     for item in over {
-        let Some(name) = name_of(item) else {
-            diagnostics.error(item.span(), format!("`{path}` needs a `name`, which says which one is meant: add it"));
-            continue;
-        };
+        // `check` has reported one without.
+        let Some(name) = name_of(item) else { continue };
         if !seen.insert(name) {
             diagnostics.error(item.span(), format!("`{path}` {name:?} is there twice: write its keys into one table"));
             continue;

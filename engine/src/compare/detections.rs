@@ -146,7 +146,8 @@ pub struct Agreement {
     pub all: ClassAgreement,
     /// For each class.
     pub classes: BTreeMap<u32, ClassAgreement>,
-    threshold: f32,
+    /// Of the first model and of the second.
+    thresholds: [f32; 2],
     limits: MatchLimits,
     taken: Vec<bool>,
 }
@@ -159,7 +160,15 @@ impl Agreement {
 
     /// Does the same and counts the pairs outside `limits`.
     pub fn within(threshold: f32, limits: MatchLimits) -> Self {
-        Self { all: ClassAgreement::default(), classes: BTreeMap::new(), threshold, limits, taken: Vec::new() }
+        let thresholds = [threshold; 2];
+        Self { all: ClassAgreement::default(), classes: BTreeMap::new(), thresholds, limits, taken: Vec::new() }
+    }
+
+    /// Counts every object of the first model, whatever it scores: another program has chosen them.
+    #[must_use]
+    pub fn with_all_of_first(mut self) -> Self {
+        self.thresholds[0] = 0.0;
+        self
     }
 
     /// Measures keypoints with COCO's sigmas if `names` are those of COCO's points.
@@ -170,28 +179,29 @@ impl Agreement {
 
     /// Adds what both models detect in an image, each best first.
     pub fn add(&mut self, picture: usize, first: &[Detection], second: &[Detection]) {
-        let Self { all, classes, threshold, limits, taken } = self;
+        let Self { all, classes, thresholds, limits, taken } = self;
         taken.clear();
         taken.resize(second.len(), false);
-        let counts_alone = |d: &Detection| f64::from(d.score) >= f64::from(*threshold) + limits.unmatched_margin;
+        let counts_alone =
+            |d: &Detection, threshold: f32| f64::from(d.score) >= f64::from(threshold) + limits.unmatched_margin;
         for a in first {
             match partner(a, second, taken) {
                 Some(index) => {
                     taken[index] = true;
                     let b = &second[index];
-                    if a.score.max(b.score) >= *threshold {
+                    if a.score >= thresholds[0] || b.score >= thresholds[1] {
                         all.add_pair(picture, a, b, limits);
                         classes.entry(a.class_id).or_default().add_pair(picture, a, b, limits);
                     }
                 }
-                None if counts_alone(a) => {
+                None if counts_alone(a, thresholds[0]) => {
                     all.add_unmatched(picture, true);
                     classes.entry(a.class_id).or_default().add_unmatched(picture, true);
                 }
                 None => {}
             }
         }
-        for (b, _) in second.iter().zip(&*taken).filter(|(b, taken)| !**taken && counts_alone(b)) {
+        for (b, _) in second.iter().zip(&*taken).filter(|(b, taken)| !**taken && counts_alone(b, thresholds[1])) {
             all.add_unmatched(picture, false);
             classes.entry(b.class_id).or_default().add_unmatched(picture, false);
         }

@@ -14,7 +14,7 @@ use crate::output::{note, print_report};
 /// Where a device keeps its bundles.
 #[derive(Debug, clap::Args)]
 pub struct StoreArgs {
-    /// Keep bundles in this folder
+    /// Use the store in this folder
     #[arg(id = "store", long, value_name = "FOLDER", default_value = FOLDER)]
     pub folder: PathBuf,
 }

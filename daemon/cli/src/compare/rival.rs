@@ -119,7 +119,7 @@ impl Rival {
         let threshold = camera.selection.score_threshold.unwrap_or(0.0).max(self.threshold);
         let limits =
             MatchLimits { unmatched_margin: MARGIN, max_score_difference: f64::INFINITY, ..MatchLimits::default() };
-        Agreement::within(threshold as f32, limits)
+        Agreement::within(threshold as f32, limits).with_all_of_first()
     }
 
     /// Runs on a frame and compares what it detects with what the daemon's model did; returns how long its runs took, in microseconds.

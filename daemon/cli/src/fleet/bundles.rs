@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Serialize;
 use visiond_bundle::Index;
 use visiond_bundle::rollout::Step;
+use visiond_config::diagnostics::count;
 use visiond_fleet::Reported;
 use visiond_system::exit::{Exit, ExitError};
 
@@ -146,14 +147,10 @@ pub fn remove_leftovers(buckets: &mut Buckets) {
 
 impl Uses {
     fn described(&self) -> String {
-        let count = |count: usize, what: &str| match count {
-            0 => None,
-            1 => Some(format!("1 device{what}")),
-            count => Some(format!("{count} devices{what}")),
-        };
+        let some = |devices: usize, what: &str| (devices > 0).then(|| format!("{}{what}", count(devices, "device")));
         let groups = self.groups.iter().map(|group| format!("group {group}"));
         let pins = self.pins.iter().map(|device| format!("the pin of {device}"));
-        let devices = [count(self.devices, ""), count(self.devices_before, " to go back to")];
+        let devices = [some(self.devices, ""), some(self.devices_before, " as the previous version")];
         groups.chain(pins).chain(devices.into_iter().flatten()).collect::<Vec<_>>().join(", ")
     }
 }

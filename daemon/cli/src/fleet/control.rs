@@ -68,8 +68,8 @@ pub fn pause(args: &PauseArgs) -> Result<Exit, ExitError> {
     let (desired, revision) = read_desired(&mut buckets, &args.target)?;
     if desired.progress == Progress::Done {
         let message = format!(
-            "the rollout of {} {} is done: use `visiond fleet rollback` to go back",
-            args.target, desired.version
+            "cannot pause: version {} of {} is already in use; `visiond fleet rollback` goes back",
+            desired.version, args.target
         );
         return Err(ExitError::new(Exit::Failure, message));
     }
@@ -102,7 +102,7 @@ pub fn roll_back(args: &RollbackArgs) -> Result<Exit, ExitError> {
     let before = desired.before.filter(|before| *before < desired.version);
     let Some(version) = before else {
         let message = format!(
-            "{} has no version before {}: push its files as a newer version, and roll that out",
+            "the fleet gave {} no version before {}: push older files as a newer version, and roll that out",
             args.target, desired.version
         );
         return Err(ExitError::new(Exit::Failure, message));

@@ -25,7 +25,7 @@ pub struct Args {
     #[arg(long, value_name = "GROUP", value_parser = name)]
     group: Option<String>,
 
-    /// Only devices that refused a version, or went back from one
+    /// Only devices whose last step was to refuse a version, or to go back from one
     #[arg(long)]
     failed: bool,
 

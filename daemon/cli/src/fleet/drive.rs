@@ -76,6 +76,7 @@ impl Group {
 /// Lets a rollout proceed until it is over.
 pub fn drive(buckets: &mut Buckets, target: &TargetArgs) -> Result<Exit, ExitError> {
     let (mut progress, mut shown, mut away) = (progress::Progress::new(), None, None);
+    let mut told = String::new();
     loop {
         let begin = Instant::now();
         match turn(buckets, target) {
@@ -84,11 +85,17 @@ pub fn drive(buckets: &mut Buckets, target: &TargetArgs) -> Result<Exit, ExitErr
                     note("the servers answer again");
                 }
                 let state = (desired.rollout.clone(), desired.progress, desired.wave);
+                let text = described(target, &desired, &counts);
                 if shown.as_ref() != Some(&state) {
-                    note(&described(target, &desired, &counts));
+                    note(&text);
                     shown = Some(state);
-                } else {
-                    progress.tell(|| described(target, &desired, &counts));
+                    told = text;
+                } else if text != told {
+                    // What a file or a journal gets has no line twice.
+                    progress.tell(|| {
+                        told.clone_from(&text);
+                        text
+                    });
                 }
                 if let Some(exit) = ended(target, &desired, &counts, &group) {
                     return Ok(exit);

@@ -95,8 +95,10 @@ pub fn run(args: &Args) -> Result<Exit, ExitError> {
     }
     let now = unix_s();
     let mut waves = args.waves.clone();
+    if !waves.is_sorted() {
+        return Err(ExitError::new(Exit::Usage, "the shares of --waves must grow, such as 5,25: sort them"));
+    }
     waves.push(100.0);
-    waves.sort_by(f64::total_cmp);
     waves.dedup();
     let good = before.as_ref().map(|before| match before.progress {
         Progress::Done => Some(before.version),
