@@ -481,7 +481,7 @@ fn what_a_manifest_may_not_say_is_named_with_its_key() {
     let built = |text: &str, keys: &str| text.replace("[[file]]", &format!("[model.build]\n{keys}\n[[file]]"));
     Manifest::parse(&built(&good, "flags = [\"--fp16\", \"--shape=images=1x3x64x64\"]\nfallback = \"never\"")).unwrap();
     let cases = [
-        (good.replace("format = 1", "format = 2"), "format 2 is none that visiond"),
+        (good.replace("format = 1", "format = 3"), "format 3 is none that visiond"),
         (good.replace("version = 7", "version = 0"), "`version` must be at least 1"),
         (good.replace("version = 7", "version = -1"), "u64"),
         (good.replace("version = 7", "version = 7\nkey = 1"), "unknown field `key`"),
