@@ -1,8 +1,13 @@
 //! The client of JetStream's key-value buckets and object stores, against nats-server and NATS's client for Python.
 
 use std::collections::BTreeMap;
+use std::io::{self, Read, Write};
+use std::net::{TcpListener, TcpStream};
 use std::ops::ControlFlow;
 use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
 use std::time::Duration;
 
 use nkeys::KeyPair;
@@ -270,6 +275,54 @@ fn an_object_is_read_from_any_byte_although_another_lies_between_its_chunks() {
         store.read_range(&mut client, &info, 0..u64::MAX, &mut Position::default(), &mut stop).await.unwrap();
         assert_eq!(taken, CHUNK_BYTES);
     });
+}
+
+#[test]
+fn an_object_after_others_costs_no_more_than_its_bytes() {
+    let server = NatsServer::start();
+    let received = Arc::new(AtomicU64::new(0));
+    let port = counting(server.port, Arc::clone(&received));
+    run(async {
+        let mut client = connect(&server).await;
+        let store = Store::create_if_missing(&mut client, "bundles", &STORE).await.unwrap();
+        let bytes = contents(9 * CHUNK_BYTES);
+        for name in ["a", "b", "c"] {
+            store.put(&mut client, name, &mut &bytes[..], |_| {}).await.unwrap();
+        }
+        let through = Options::new(vec![format!("nats://127.0.0.1:{port}")], "visiond test");
+        let mut client = Client::connect(through).await.unwrap();
+        for name in ["a", "b", "c"] {
+            received.store(0, Ordering::Relaxed);
+            assert!(read(&mut client, &store, name, 0..u64::MAX).await == bytes);
+            let sent = received.load(Ordering::Relaxed);
+            assert!(sent < bytes.len() as u64 + 20_000, "{name}: {sent} bytes for {}", bytes.len());
+        }
+    });
+}
+
+/// Starts a server that passes connections on, and counts the bytes to clients. Returns its port.
+fn counting(server: u16, received: Arc<AtomicU64>) -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    // It ends with the test's process.
+    thread::spawn(move || {
+        for client in listener.incoming().map_while(Result::ok) {
+            let server = TcpStream::connect(("127.0.0.1", server)).unwrap();
+            let (mut from_client, mut to_server) = (client.try_clone().unwrap(), server.try_clone().unwrap());
+            thread::spawn(move || io::copy(&mut from_client, &mut to_server));
+            let (received, mut from_server, mut to_client) = (Arc::clone(&received), server, client);
+            thread::spawn(move || {
+                let mut buffer = vec![0; 1 << 16];
+                while let Ok(read @ 1..) = from_server.read(&mut buffer) {
+                    received.fetch_add(read as u64, Ordering::Relaxed);
+                    if to_client.write_all(&buffer[..read]).is_err() {
+                        break;
+                    }
+                }
+            });
+        }
+    });
+    port
 }
 
 #[test]

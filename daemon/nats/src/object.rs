@@ -274,7 +274,7 @@ impl Store {
         if range.start - position.offset >= info.chunk_bytes() {
             self.find(client, info, range.start, position).await?;
         }
-        let mut chunks = Chunks::new(info, self.chunks(&info.nuid), &self.stream);
+        let mut chunks = Chunks::new(info, self.chunks(&info.nuid), &self.stream, position.sequence > 0);
         while position.offset < range.end {
             let most = (range.end - position.offset).div_ceil(info.chunk_bytes());
             let Some((sequence, chunk)) = chunks.next(client, position.sequence, most).await? else {
@@ -459,11 +459,14 @@ struct Chunks<'a> {
 }
 
 impl<'a> Chunks<'a> {
-    fn new(info: &ObjectInfo, subject: String, stream: &'a str) -> Self {
+    /// `is_known`: whether the first chunk is where the first request asks for it. Otherwise all of the first requests would get that
+    /// same chunk, because other objects lie before it.
+    fn new(info: &ObjectInfo, subject: String, stream: &'a str, is_known: bool) -> Self {
         let most = usize::try_from(AHEAD_BYTES / info.chunk_bytes()).unwrap_or(MOST_AHEAD).clamp(1, MOST_AHEAD);
         let what = format!("read the object {}", info.name);
         let requested = VecDeque::with_capacity(most);
-        Self { stream, subject, what, most_ahead: most, ahead: most, generation: 0, requested, next: 0 }
+        let ahead = if is_known { most } else { 1 };
+        Self { stream, subject, what, most_ahead: most, ahead, generation: 0, requested, next: 0 }
     }
 
     /// Returns the first chunk at or after `sequence`, with its own; `None` if there is none. The sequence must be the one after
