@@ -160,11 +160,12 @@ class Daemon:
         """Ends it, and returns the frames of the cameras and what was dropped."""
         self.process.terminate()
         code = self.process.wait(HANG_S)
+        if code:
+            self.wrong.append(f"it ended with {code}: {(self.folder / 'log').read_text()[-3000:]}")
+            return 0, 0, 0, 0, 0
         summary = {camera["name"]: camera for camera in json.loads((self.folder / "summary.json").read_text())["cameras"]}
         messages = [json.loads(line) for line in (self.folder / "out.jsonl").read_text().splitlines()]
         frames = {name: [one["sequence"] for one in messages if one["camera"] == name] for name in summary}
-        if code:
-            self.wrong.append(f"it ended with {code}")
         if frames["waits"] != list(range(len(frames["waits"]))):
             self.wrong.append("frames of waits are missing, twice or out of order")
         steady = frames["steady"]
