@@ -12,10 +12,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use hyper::Method;
+use visiond_config::ConfigErrors;
 use visiond_config::types::Config;
 use visiond_config::units::format_duration;
 use visiond_message::status::CameraStatus;
-use visiond_service::ServiceError;
 use visiond_system::exit::{Exit, ExitError};
 use visiond_system::logging::clear_live_line;
 use visiond_system::priority::{Rank, give_way};
@@ -48,6 +48,10 @@ pub struct Args {
     /// Compare for this long
     #[arg(long, value_name = "TIME", default_value = "1min", value_parser = duration)]
     time: Duration,
+
+    /// End after this many frames, if that is sooner
+    #[arg(long, value_name = "FRAMES", default_value_t = u64::MAX, hide_default_value = true)]
+    frames: u64,
 
     /// Compare at most this many frames in a second, of all cameras together
     #[arg(long, value_name = "FPS", default_value_t = 4.0, value_parser = rate)]
@@ -105,7 +109,11 @@ pub fn run(args: Args) -> Result<Exit, ExitError> {
     let status: StatusReport = client.get_json("/api/v1/status")?;
     let name = running_model(&status, args.with.as_deref())?;
     let path = args.config.clone().unwrap_or_else(|| PathBuf::from(&status.config));
-    let config = Config::load(&path).map_err(ServiceError::from).map_err(ExitError::from)?;
+    // No fault of the model, so not the status of one that cannot be used.
+    let unreadable = |error: ConfigErrors| {
+        ExitError::new(Exit::Input, format!("cannot read the daemon's configuration, name it with --config: {error}"))
+    };
+    let config = Config::load(&path).map_err(unreadable)?;
     let cameras = cameras_of(&config, &name, &status)?;
     // The daemon's own work comes first, and on a machine without a GPU it needs the same cores. Threads of the model inherit it.
     give_way(Rank::Nice);
@@ -122,7 +130,7 @@ pub fn run(args: Args) -> Result<Exit, ExitError> {
     for at in (0..compared.len()).cycle() {
         let left = args.time.saturating_sub(begin.elapsed());
         thread::sleep(next.saturating_duration_since(Instant::now()).min(left));
-        if begin.elapsed() >= args.time {
+        if begin.elapsed() >= args.time || measured.frames() as u64 >= args.frames {
             break;
         }
         next = next.max(Instant::now()) + pause;
@@ -139,8 +147,12 @@ pub fn run(args: Args) -> Result<Exit, ExitError> {
             }
         };
         last_frame = Instant::now();
-        let took_us = rival.compare(&frame, camera, agreement, measured.frames())?;
-        measured.add(&camera.name, took_us, frame.run_us());
+        match rival.compare(&frame, camera, agreement, measured.frames()) {
+            Ok(took_us) => measured.add(&camera.name, took_us, frame.run_us()),
+            // The camera has another size now than its settings are for.
+            Err(error) if error.exit == Exit::Input => measured.last_error = Some(error.message),
+            Err(error) => return Err(error),
+        }
         if last_status.elapsed() >= STATUS_EVERY {
             last_status = Instant::now();
             // The next one will do as well.

@@ -166,6 +166,8 @@ pub struct ModelFrame {
     pub frame: OwnedFrame,
     /// The message.
     pub message: Arc<Message>,
+    /// See [`CameraView::mask_changes`]: a frame of other masks than the camera's goes nowhere.
+    pub mask_changes: u64,
 }
 
 impl ModelFrame {
@@ -433,9 +435,9 @@ impl CameraView {
     }
 
     /// Sends a copy of a frame to a client that still waits for it, unless it has other privacy masks than the camera's.
-    pub(crate) fn give(&self, wanted: &WantedCopy, copy: ModelFrame, mask_changes: u64) {
+    pub(crate) fn give(&self, wanted: &WantedCopy, copy: ModelFrame) {
         let _state = self.state.lock();
-        if mask_changes == self.mask_changes() {
+        if copy.mask_changes == self.mask_changes() {
             let _ = wanted.send.try_send(copy);
         }
     }

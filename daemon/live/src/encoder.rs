@@ -144,7 +144,7 @@ impl Tools {
         if let Some(message) = &message {
             for wanted in &copies {
                 let copy = OwnedFrame::copy_of(frame.layout, frame.bytes(&mut self.copy)?)?;
-                view.give(wanted, ModelFrame { frame: copy, message: Arc::clone(message) }, mask_changes);
+                view.give(wanted, ModelFrame { frame: copy, message: Arc::clone(message), mask_changes });
             }
         }
         if plain.is_empty() && overlay.is_empty() {

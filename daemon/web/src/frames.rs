@@ -1,6 +1,6 @@
 //! Frames as models see them, without loss, each with the message about it: what another model can be compared with.
 
-use std::convert::Infallible;
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -71,8 +71,9 @@ pub async fn frame(
     let Ok(Ok(turn)) = timeout(FRAME_TIMEOUT, TURNS.acquire()).await else {
         return Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, "other clients get frames just now: ask again"));
     };
+    let its_view = Arc::clone(&view);
     let made = spawn_blocking(move || {
-        let frame = view.frame_of(&model, FRAME_TIMEOUT).ok_or_else(|| {
+        let frame = its_view.frame_of(&model, FRAME_TIMEOUT).ok_or_else(|| {
             let seconds = FRAME_TIMEOUT.as_secs();
             let detail = format!(
                 "model {model} ran on no frame of camera {name} within {seconds} s: see its state in /api/v1/cameras/{name} \
@@ -83,15 +84,22 @@ pub async fn frame(
         let cannot = |error: String| Problem::internal(format!("cannot convert a frame of camera {name}: {error}"));
         let (width, height, pixels) = frame.rgb().map_err(|error| cannot(error.to_string()))?;
         let answer = FrameAnswer { message: frame.message, width, height, rgb: STANDARD.encode(pixels) };
-        serde_json::to_vec(&answer).map_err(|error| cannot(error.to_string()))
+        let json = serde_json::to_vec(&answer).map_err(|error| cannot(error.to_string()))?;
+        Ok::<_, Problem>((json, frame.mask_changes))
     });
     // The panic hook has logged the panic.
-    let made = made.await.map_err(|_| Problem::internal("the conversion of the frame failed: see the log"))??;
+    let (made, mask_changes) =
+        made.await.map_err(|_| Problem::internal("the conversion of the frame failed: see the log"))??;
     let length = made.len();
     // The turn ends with the last piece.
-    let pieces = stream::unfold((Bytes::from(made), turn), async |(mut rest, turn)| {
+    let begin = (Bytes::from(made), turn, view, mask_changes);
+    let pieces = stream::unfold(begin, async |(mut rest, turn, view, mask_changes)| {
         let piece = rest.split_to(rest.len().min(PIECE_BYTES));
-        (!piece.is_empty()).then_some((Ok::<_, Infallible>(piece), (rest, turn)))
+        // From the reload on, nobody gets a frame without the new masks.
+        let has_masks = view.mask_changes() == mask_changes;
+        let sent =
+            has_masks.then_some(piece).ok_or_else(|| io::Error::other("the camera's privacy masks have changed"));
+        (!sent.as_ref().is_ok_and(Bytes::is_empty)).then_some((sent, (rest, turn, view, mask_changes)))
     });
     let head = [(header::CONTENT_TYPE, "application/json".to_owned()), (header::CONTENT_LENGTH, length.to_string())];
     Ok((head, Body::from_stream(pieces)).into_response())

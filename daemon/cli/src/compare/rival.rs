@@ -136,7 +136,10 @@ impl Rival {
         let layout = layout.map_err(|error| cannot(error.to_string()))?;
         let view = layout.view(&pixels).map_err(|error| cannot(error.to_string()))?;
         let took_us = self.detect(&view, &camera.view).map_err(|error| {
-            let exit = Exit::Model.unless_gpu_lost(&*error);
+            let exit = match &*error {
+                DetectError::View(_) => Exit::Input,
+                DetectError::Run(error) => Exit::Model.unless_gpu_lost(error),
+            };
             ExitError::new(exit, format!("a frame of camera {}: {error}", camera.name))
         })?;
         let labels = self.detector.labels();
