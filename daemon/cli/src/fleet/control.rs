@@ -68,7 +68,7 @@ pub fn pause(args: &PauseArgs) -> Result<Exit, ExitError> {
     let (desired, revision) = read_desired(&mut buckets, &args.target)?;
     if desired.progress == Progress::Done {
         let message = format!(
-            "cannot pause: version {} of {} is already in use; `visiond fleet rollback` goes back",
+            "cannot pause: version {} of {} is already in use: use `visiond fleet rollback` to go back",
             desired.version, args.target
         );
         return Err(ExitError::new(Exit::Failure, message));
