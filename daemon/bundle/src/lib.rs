@@ -37,6 +37,7 @@ mod tests;
 pub use engine_build::{EngineBuild, Fallback};
 pub use error::BundleError;
 pub use fetch::{FetchError, FetchLimits, fetch};
+pub use files::open_regular;
 pub use following::Following;
 pub use index::{Index, PART_BYTES, Published, check_followed, publish};
 pub use key_list::{

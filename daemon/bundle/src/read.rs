@@ -20,7 +20,7 @@ use super::signature::{self, Signer, TrustedKeys};
 use super::{MANIFEST, SIGNATURE};
 
 /// The largest manifest: 10,000 files with long paths take 2 MiB.
-const MAX_MANIFEST: u64 = 4 << 20;
+pub(crate) const MAX_MANIFEST: u64 = 4 << 20;
 
 /// The largest signature; minisign's take 400 bytes.
 const MAX_SIGNATURE: u64 = 4 << 10;

@@ -1,13 +1,11 @@
 //! What a device does about newer versions of a bundle, for people and for the daemon's status: `rollout.toml` in the bundle's folder
 //! of the [store](crate::store).
 
-use std::fs::File;
-use std::io::Read;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
+
+use super::files::read_bounded_text;
 
 /// The file's name.
 pub const ROLLOUT: &str = "rollout.toml";
@@ -68,12 +66,6 @@ impl Rollout {
     /// Reads what is known about the bundle in this folder. `None` without the file, or if it is broken: it only informs.
     #[must_use]
     pub fn read(folder: &Path) -> Option<Self> {
-        // A FIFO must not block.
-        let flags = OFlags::NONBLOCK.bits().cast_signed();
-        let file = File::options().read(true).custom_flags(flags).open(folder.join(ROLLOUT)).ok()?;
-        let is_small = file.metadata().ok().filter(|it| it.is_file() && it.len() <= MAX_BYTES).is_some();
-        let mut text = String::new();
-        file.take(MAX_BYTES).read_to_string(&mut text).ok().filter(|_| is_small)?;
-        toml::from_str(&text).ok()
+        toml::from_str(&read_bounded_text(&folder.join(ROLLOUT), MAX_BYTES).ok()?).ok()
     }
 }

@@ -1,11 +1,11 @@
 //! The settings of a bundle, as a device reads them.
 
-use std::fs::File;
-use std::io::Read;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use super::error::BundleError;
+use super::files::read_bounded;
 use super::manifest::MAX_SETTINGS_BYTES;
 use super::read::Bundle;
 use super::store::{Candidate, Installed, Store};
@@ -110,13 +110,10 @@ fn settings_path(installed: &Installed) -> Result<PathBuf, BundleError> {
 }
 
 fn read_text(path: &Path) -> Result<String, BundleError> {
-    let file = File::open(path).map_err(BundleError::io("read", path))?;
-    let mut bytes = Vec::new();
-    // A file that somebody has replaced must not fill the memory.
-    file.take(MAX_SETTINGS_BYTES + 1).read_to_end(&mut bytes).map_err(BundleError::io("read", path))?;
-    if bytes.len() as u64 > MAX_SETTINGS_BYTES {
-        return Err(not_text(path));
-    }
+    let bytes = read_bounded(path, MAX_SETTINGS_BYTES).map_err(|error| match error.kind() {
+        ErrorKind::FileTooLarge => not_text(path),
+        _ => BundleError::io("read", path)(error),
+    })?;
     String::from_utf8(bytes).map_err(|_| not_text(path))
 }
 

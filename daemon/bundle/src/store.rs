@@ -30,11 +30,11 @@ use visiond_ground::atomic_write::write_atomically;
 
 use super::chosen_model::choose;
 use super::error::BundleError;
-use super::files::{create_folder, create_if_missing, remove_if_there};
+use super::files::{create_folder, create_if_missing, read_bounded_text, remove_if_there};
 use super::following::{FOLLOW, Following};
 use super::manifest::{BUILT, MODEL, Manifest, check_name};
 use super::owner;
-use super::read::{Bundle, sync_folders};
+use super::read::{Bundle, MAX_MANIFEST, sync_folders};
 use super::rollout::{ROLLOUT, Rollout};
 use super::signature::{Signer, TrustedKeys, signer};
 
@@ -51,6 +51,9 @@ const LOCK: &str = ".lock";
 
 /// The engine that was built on this device, and the record of the build, which `visiond build` names after it.
 const ENGINE: &str = "model.engine";
+
+/// The most bytes of a signature, of the refused versions, and of the newest one: a larger file is broken.
+const MAX_SMALL: u64 = 1 << 20;
 
 /// Bytes to leave free on the disk.
 const RESERVE_BYTES: u64 = 64 << 20;
@@ -86,9 +89,9 @@ impl Installed {
     /// Reads the version in `folder`.
     fn read(folder: PathBuf) -> Result<Self, BundleError> {
         let path = folder.join(super::MANIFEST);
-        let text = fs::read_to_string(&path).map_err(BundleError::io("read", &path))?;
+        let text = read_bounded_text(&path, MAX_MANIFEST).map_err(BundleError::io("read", &path))?;
         let manifest = Manifest::parse(&text).map_err(|reason| BundleError::Manifest { path, reason })?;
-        let signature = fs::read_to_string(folder.join(super::SIGNATURE)).ok();
+        let signature = read_bounded_text(&folder.join(super::SIGNATURE), MAX_SMALL).ok();
         let signed_by = signature.and_then(|text| signer(&folder, &text).ok()).map(|signer| signer.id);
         Ok(Self { manifest, signed_by, folder })
     }
@@ -165,12 +168,15 @@ impl Store {
     /// # Errors
     /// If none is installed, or its manifest cannot be read.
     pub fn current(&self, name: &str) -> Result<Installed, BundleError> {
+        let not_installed = || BundleError::NotInstalled { name: name.to_owned(), folder: self.folder.clone() };
+        // A name with slashes would lead out of the store.
+        check_name(name).map_err(|_| not_installed())?;
         let folder = self.folder(name);
         let link = folder.join(CURRENT);
         match fs::read_link(&link) {
-            Ok(version) if check_name(name).is_ok() => Installed::read(folder.join(version)),
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(BundleError::io("read", &link)(error)),
-            _ => Err(BundleError::NotInstalled { name: name.to_owned(), folder: self.folder.clone() }),
+            Ok(version) => Installed::read(folder.join(version)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Err(not_installed()),
+            Err(error) => Err(BundleError::io("read", &link)(error)),
         }
     }
 
@@ -268,7 +274,7 @@ impl Store {
         let place = self.lock(name)?;
         let Installed { manifest, folder: from, .. } = self.current(name)?;
         let signature = from.join(super::SIGNATURE);
-        let text = fs::read_to_string(&signature).map_err(BundleError::io("read", &signature))?;
+        let text = read_bounded_text(&signature, MAX_SMALL).map_err(BundleError::io("read", &signature))?;
         let signer = signer(&signature, &text)?;
         let folder = place.folder.join(CANDIDATE);
         place.clean()?;
@@ -572,7 +578,7 @@ fn written_newest(folder: &Path) -> Result<Option<u64>, BundleError> {
 }
 
 fn read_text(path: &Path) -> Result<Option<String>, BundleError> {
-    match fs::read_to_string(path) {
+    match read_bounded_text(path, MAX_SMALL) {
         Ok(text) => Ok(Some(text)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(BundleError::io("read", path)(error)),

@@ -303,6 +303,22 @@ fn a_bundle_has_settings_or_models_and_the_first_settings_are_left_for_none() {
 }
 
 #[test]
+fn a_manifest_that_is_a_fifo_or_never_ends_is_an_error() {
+    let desk = Desk::new();
+    let manifest = desk.install(&desk.bundle(1)).unwrap().folder.join(MANIFEST);
+    let read = || desk.store().current("street").unwrap_err().to_string();
+    fs::remove_file(&manifest).unwrap();
+    std::os::unix::fs::symlink("/dev/zero", &manifest).unwrap();
+    assert!(read().ends_with("it is not a regular file"), "{}", read());
+    fs::remove_file(&manifest).unwrap();
+    rustix::fs::mknodat(rustix::fs::CWD, &manifest, rustix::fs::FileType::Fifo, 0o644.into(), 0).unwrap();
+    assert!(read().ends_with("it is not a regular file"), "{}", read());
+    fs::remove_file(&manifest).unwrap();
+    fs::File::create(&manifest).unwrap().set_len(1 << 40).unwrap();
+    assert!(read().contains("it has more than the 4194304 bytes"), "{}", read());
+}
+
+#[test]
 fn only_the_version_that_is_expected_is_left_and_one_that_is_forgiven_is_tried_again() {
     let desk = Desk::new();
     for version in [5, 6] {

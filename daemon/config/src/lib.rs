@@ -29,13 +29,14 @@ pub mod types;
 pub mod units;
 mod validate;
 
-use std::fs;
+use std::fs::File;
+use std::io::Read;
 use std::iter;
 use std::path::Path;
 
 use toml::Spanned;
 use toml::de::DeTable;
-use visiond_bundle::BundleSettings;
+use visiond_bundle::{BundleSettings, open_regular};
 
 use diagnostics::{Diagnostic, Diagnostics, Severity};
 use layers::Layers;
@@ -174,22 +175,32 @@ pub fn keys() -> Vec<Key> {
 /// Reads the text of a file.
 ///
 /// # Errors
-/// The file cannot be read, is too large, or is not UTF-8.
+/// The file cannot be read, is no regular file, is too large, or is not UTF-8.
 pub fn read(path: &Path) -> Result<String, Box<Diagnostic>> {
+    open_regular(path).map_err(|error| cannot_read(path, &error)).and_then(|file| read_opened(path, file))
+}
+
+/// Reads the text of a file that was opened at this path.
+///
+/// # Errors
+/// The file cannot be read, is too large, or is not UTF-8.
+pub fn read_opened(path: &Path, file: File) -> Result<String, Box<Diagnostic>> {
     let fail = |message: String| Box::new(Diagnostic::of_file(path, message));
-    let cannot = |error: std::io::Error| fail(format!("cannot be read: {error}"));
-    let size = fs::metadata(path).map_err(cannot)?.len();
-    if size > MAX_BYTES {
-        return Err(fail(format!(
-            "has {size} bytes, more than the {MAX_BYTES} bytes of a configuration: name another file"
-        )));
+    let mut bytes = Vec::new();
+    // A file may grow meanwhile, or say that it has no bytes.
+    file.take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(|error| cannot_read(path, &error))?;
+    if bytes.len() as u64 > MAX_BYTES {
+        return Err(fail(format!("has more than the {MAX_BYTES} bytes of a configuration: name another file")));
     }
-    let bytes = fs::read(path).map_err(cannot)?;
     String::from_utf8(bytes).map_err(|error| {
         let good = &error.as_bytes()[..error.utf8_error().valid_up_to()];
         let line = good.iter().filter(|byte| **byte == b'\n').count() + 1;
         fail(format!("line {line} is not UTF-8: save the file as UTF-8"))
     })
+}
+
+fn cannot_read(path: &Path, error: &std::io::Error) -> Box<Diagnostic> {
+    Box::new(Diagnostic::of_file(path, format!("cannot be read: {error}")))
 }
 
 /// Returns what is wrong with settings, whatever file they will lie over. `path` is where errors say they are.
