@@ -198,6 +198,22 @@ pub enum BundleError {
         /// Its version.
         version: u64,
     },
+    /// The installed version of that name is a model, and this one settings, or the reverse.
+    #[error(
+        "{name} {version} has {has}, and {name} {installed}, which is installed, has {installed_has}: make it again under another name"
+    )]
+    OtherKind {
+        /// The bundle's name.
+        name: String,
+        /// Its version.
+        version: u64,
+        /// What it has.
+        has: &'static str,
+        /// The installed version.
+        installed: u64,
+        /// What that has.
+        installed_has: &'static str,
+    },
     /// Another process is installing.
     #[error(
         "another process is changing {0}: wait until it has ended; an installation takes as long as its model's proof, and as the build of its engine; \

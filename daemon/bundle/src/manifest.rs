@@ -207,6 +207,11 @@ impl Manifest {
         toml::to_string(self).unwrap_or_default()
     }
 
+    /// Returns what it has, for people.
+    pub(crate) fn kind(&self) -> &'static str {
+        if self.settings.is_some() { "settings" } else { "a model" }
+    }
+
     /// Bytes of all files.
     pub fn total_bytes(&self) -> u64 {
         self.files.iter().map(|file| file.bytes).fold(0, u64::saturating_add)

@@ -243,6 +243,7 @@ impl Store {
             return Err(BundleError::TooOld { name, version, needed });
         }
         let place = self.lock(&name)?;
+        self.check_kind(manifest)?;
         if !again {
             if installed(&place.folder, CURRENT).is_some_and(|it| it.manifest == *manifest) {
                 return Err(BundleError::Installed { name, version });
@@ -261,6 +262,26 @@ impl Store {
         let candidate = Candidate { manifest: manifest.clone(), signer, folder, place };
         bundle.unpack(&candidate.folder)?;
         Ok(candidate)
+    }
+
+    /// Checks that a bundle has the same as the installed version of its name: settings, or a model. A configuration that names the
+    /// one would be invalid with the other.
+    ///
+    /// # Errors
+    /// [`BundleError::OtherKind`].
+    pub fn check_kind(&self, manifest: &Manifest) -> Result<(), BundleError> {
+        let folder = self.folder(&manifest.name);
+        let Some(before) = [CURRENT, PREVIOUS].iter().find_map(|link| installed(&folder, link)) else { return Ok(()) };
+        if before.manifest.settings.is_some() == manifest.settings.is_some() {
+            return Ok(());
+        }
+        Err(BundleError::OtherKind {
+            name: manifest.name.clone(),
+            version: manifest.version,
+            has: manifest.kind(),
+            installed: before.manifest.version,
+            installed_has: before.manifest.kind(),
+        })
     }
 
     /// Puts the current version beside itself, so that its model is chosen, and its engine built, once more: after an update of

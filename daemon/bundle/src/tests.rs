@@ -303,6 +303,25 @@ fn a_bundle_has_settings_or_models_and_the_first_settings_are_left_for_none() {
 }
 
 #[test]
+fn a_version_has_what_the_one_before_has_settings_or_a_model() {
+    let desk = Desk::new();
+    desk.install(&desk.bundle(1)).unwrap();
+    fs::write(desk.path(SETTINGS), "").unwrap();
+    let path = desk.path("settings.visiond");
+    let sources = vec![(SETTINGS.to_owned(), desk.path(SETTINGS))];
+    write(&path, Manifest::of_settings("street".to_owned(), 2), &sources).unwrap();
+    sign(&path, &desk.secret).unwrap();
+    for again in [false, true] {
+        let error = desk.store().unpack(&path, &desk.keys, again).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "street 2 has settings, and street 1, which is installed, has a model: make it again under another name"
+        );
+    }
+    assert_eq!(desk.store().current("street").unwrap().manifest.version, 1);
+}
+
+#[test]
 fn a_manifest_that_is_a_fifo_or_never_ends_is_an_error() {
     let desk = Desk::new();
     let manifest = desk.install(&desk.bundle(1)).unwrap().folder.join(MANIFEST);

@@ -18,7 +18,10 @@ pub fn refuse(error: BundleError) -> ExitError {
         BundleError::NoKeys | BundleError::Key(_) | BundleError::SecretKey(_) | BundleError::Password(_) => {
             Exit::Config
         }
-        BundleError::Foreign(_) | BundleError::NoSettings { .. } | BundleError::NoModel { .. } => Exit::Config,
+        BundleError::Foreign(_)
+        | BundleError::NoSettings { .. }
+        | BundleError::NoModel { .. }
+        | BundleError::OtherKind { .. } => Exit::Config,
         BundleError::Invalid { .. } => Exit::Usage,
         BundleError::NotABundle(_) | BundleError::Damaged { .. } | BundleError::Manifest { .. } => Exit::Input,
         BundleError::Unsigned(_)
