@@ -13,7 +13,9 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
 use visiond_bundle::BundleSettings;
+use visiond_bundle::store::Store;
 use visiond_config::diff::{ConfigDiff, Difference};
+use visiond_config::layers::wanted_settings;
 use visiond_config::types::Config;
 use visiond_ground::ranked_lock::{LockRank, RankedMutex};
 use visiond_system::exit::{Exit, ExitError};
@@ -102,15 +104,7 @@ pub struct ProposedSettings {
 impl Preview {
     /// Returns the changes that `service`, whose configuration is the file `own`, would make for `proposal`.
     pub fn new(service: &Service, own: &Path, proposal: &Proposal) -> Self {
-        let path = as_from(own, &proposal.path);
-        let config = match &proposal.settings {
-            Some(ProposedSettings { bundle, version, text }) => {
-                let settings = BundleSettings::proposed(bundle, *version, text);
-                Config::parse_with(&proposal.text, &path, settings)
-            }
-            None => Config::complete(&proposal.text, &path),
-        };
-        match config.map_err(ServiceError::from).and_then(|config| service.preview(&config)) {
+        match Self::changes(service, own, proposal) {
             Ok(changes) => Self {
                 valid: true,
                 changes: changes.differences(),
@@ -120,6 +114,47 @@ impl Preview {
             Err(error) => Self { error: Some(error.to_string().trim_end().to_owned()), ..Self::default() },
         }
     }
+
+    fn changes(service: &Service, own: &Path, proposal: &Proposal) -> Result<ConfigDiff, PreviewError> {
+        let path = as_from(own, &proposal.path);
+        let running = service.config().bundles.store();
+        let config = match &proposal.settings {
+            Some(ProposedSettings { bundle, version, text }) => {
+                let settings = BundleSettings::proposed(bundle, *version, text);
+                Config::parse_with(&proposal.text, &path, settings)
+            }
+            None => {
+                if let Some((_, store)) = wanted_settings(&proposal.text, &path) {
+                    check_store(&store, &running)?;
+                }
+                Config::complete(&proposal.text, &path)
+            }
+        };
+        let config = config.map_err(ServiceError::from)?;
+        if config.models.iter().any(|model| model.bundle.is_some()) {
+            check_store(&config.bundles.store(), &running)?;
+        }
+        Ok(service.preview(&config)?)
+    }
+}
+
+/// Why a proposal has no preview.
+#[derive(Debug, thiserror::Error)]
+enum PreviewError {
+    #[error(transparent)]
+    Service(#[from] ServiceError),
+    #[error(
+        "cannot preview bundles in {asked}: the running configuration has them in {running}, and no other folder is read for a \
+         client; change `directory` in [bundles] with a reload first"
+    )]
+    OtherStore { asked: PathBuf, running: PathBuf },
+}
+
+/// Checks that a proposal's bundles are where the running configuration has them: a client must not choose what the daemon reads.
+fn check_store(asked: &Store, running: &Store) -> Result<(), PreviewError> {
+    let [asked, running] = [asked, running].map(|store| store.folder(""));
+    // Links are not followed, because the client may have made them.
+    if asked == running { Ok(()) } else { Err(PreviewError::OtherStore { asked, running }) }
 }
 
 /// Returns `path` relative to the folder of `own` if it is in that folder.
