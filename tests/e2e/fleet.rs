@@ -7,7 +7,7 @@ use std::time::SystemTime;
 
 use serde_json::Value;
 use visiond_tests::nats::NatsServer;
-use visiond_tests::{assert_no_panic, command, stderr, wait_until_or_show};
+use visiond_tests::{assert_no_panic, command, output, stderr, wait_until_or_show};
 
 use crate::bundles::{Desk, refused};
 
@@ -53,7 +53,7 @@ impl Office {
 
     /// Runs `visiond fleet ARGS` with the desk's folder in the place of DIR.
     pub fn fleet(&self, args: &[&str]) -> Output {
-        let output = self.command(args).output().unwrap();
+        let output = output(&mut self.command(args));
         assert_no_panic(&stderr(&output));
         output
     }

@@ -113,7 +113,37 @@ where
     I: IntoIterator<Item = S>,
     S: AsRef<std::ffi::OsStr>,
 {
-    command().args(args).stdin(Stdio::null()).output().expect("visiond starts")
+    output(command().args(args).stdin(Stdio::null()))
+}
+
+/// Runs a command to its end; kills it and panics with its output if it hangs.
+pub fn output(command: &mut Command) -> Output {
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program starts");
+    let read = |mut pipe: Box<dyn Read + Send>| {
+        std::thread::spawn(move || {
+            let mut bytes = Vec::new();
+            pipe.read_to_end(&mut bytes).map(|_| bytes)
+        })
+    };
+    let stdout = read(Box::new(child.stdout.take().expect("piped")));
+    let stderr = read(Box::new(child.stderr.take().expect("piped")));
+    let until = Instant::now() + HANG;
+    let status = loop {
+        if let Some(status) = child.try_wait().expect("wait") {
+            break Some(status);
+        }
+        if Instant::now() >= until {
+            child.kill().and_then(|()| child.wait()).expect("the program ends");
+            break None;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    };
+    let [stdout, stderr] = [stdout, stderr].map(|reader| reader.join().expect("no panic").expect("its output"));
+    let Some(status) = status else {
+        let [stdout, stderr] = [stdout, stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+        panic!("{command:?} did not end within {} s:\n{stdout}\n{stderr}", HANG.as_secs());
+    };
+    Output { status, stdout, stderr }
 }
 
 /// Standard output as JSON, one value a line.
