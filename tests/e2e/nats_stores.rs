@@ -396,9 +396,9 @@ fn chunks_of_an_object_that_was_never_completed_are_removed_once_they_are_old() 
             client.store("put", "$O.bundles.C.left", &[], b"x").await.unwrap();
         }
         let other = client.store("put", "$O.bundles.C.other", &[], b"x").await.unwrap();
-        assert_eq!(store.remove_leftovers(&mut client, 0).await.unwrap(), 0, "it may be under way");
-        assert_eq!(store.remove_leftovers(&mut client, u64::MAX).await.unwrap(), 2);
-        assert_eq!(store.remove_leftovers(&mut client, u64::MAX).await.unwrap(), 0);
+        assert_eq!(store.remove_leftovers(&mut client, 2 * HANG).await.unwrap(), 0, "it may be under way");
+        assert_eq!(store.remove_leftovers(&mut client, Duration::ZERO).await.unwrap(), 2);
+        assert_eq!(store.remove_leftovers(&mut client, Duration::ZERO).await.unwrap(), 0);
         assert!(read(&mut client, &store, "a", 0..u64::MAX).await == bytes);
         assert!(other.seq > 3);
     });

@@ -26,8 +26,8 @@ use crate::output::complain;
 /// The most devices whose broken reports are named.
 const MOST_BROKEN: usize = 3;
 
-/// The age from which chunks without an object were left by a push that was interrupted, in seconds.
-const LEFTOVER_AFTER_S: u64 = 3600;
+/// The age from which chunks without an object were left by a push that was interrupted.
+const LEFTOVER_AFTER: Duration = Duration::from_secs(3600);
 
 /// How long a replica may take to get a record that another one has, and how often it is asked meanwhile.
 const REPLICA_LAG: Duration = Duration::from_secs(10);
@@ -380,10 +380,9 @@ impl Buckets {
     ///
     /// # Errors
     /// If no server answers.
-    pub fn remove_leftovers(&mut self, now_unix_s: u64) -> Result<usize, NatsError> {
+    pub fn remove_leftovers(&mut self) -> Result<usize, NatsError> {
         let store = self.store()?;
-        let before = now_unix_s.saturating_sub(LEFTOVER_AFTER_S);
-        self.runtime.block_on(store.remove_leftovers(&mut self.client, before))
+        self.runtime.block_on(store.remove_leftovers(&mut self.client, LEFTOVER_AFTER))
     }
 
     /// Waits until an operator changes something for this device or group, `news` comes, or it is late; returns whether it was an

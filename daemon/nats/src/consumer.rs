@@ -341,7 +341,7 @@ pub async fn last_of_each(
         return Ok(());
     }
     // What was replaced before it was read.
-    for subject in stream::subjects(client, stream, filter).await? {
+    for subject in stream::subjects(client, stream, filter).await?.into_keys() {
         if seen.contains(&subject) {
             continue;
         }

@@ -161,11 +161,11 @@ impl Store {
     /// stored so far.
     ///
     /// Readers see the former object until the new one is complete; its chunks are removed then. Each chunk is acknowledged before
-    /// the next one is sent, so that their order is right whatever the servers do. An object that cannot be completed is removed,
-    /// as far as a server answers.
+    /// the next one is sent, so that their order is right whatever the servers do. The description follows once all of them are
+    /// counted. An object that cannot be completed is removed, as far as a server answers.
     ///
     /// # Errors
-    /// If the contents cannot be read, the store is full, or no server answers in time.
+    /// If the contents cannot be read, the store is full, chunks were removed meanwhile, or no server answers in time.
     pub async fn put(
         &self,
         client: &mut Client,
@@ -224,7 +224,10 @@ impl Store {
             progress(info.size);
         }
         info.digest = format!("{DIGEST}{}", URL_SAFE.encode(sha256.finalize()));
-        Ok(())
+        if self.is_complete(client, info).await? {
+            return Ok(());
+        }
+        Err(self.broken(info, "lost chunks while it was stored"))
     }
 
     /// Returns an object's description; `None` if there is no such object.
@@ -314,15 +317,29 @@ impl Store {
         .await
     }
 
-    /// Removes chunks of objects that were never completed: those without a description whose last one was stored before `before_unix_s`,
-    /// so that no [`Store::put`] can still be under way. Returns of how many objects.
+    /// Returns whether each chunk of an object is in the store.
+    ///
+    /// # Errors
+    /// If no server answers in time.
+    pub async fn is_complete(&self, client: &mut Client, info: &ObjectInfo) -> Result<bool, NatsError> {
+        if info.chunks == 0 || !is_word(&info.nuid) {
+            return Ok(info.size == 0);
+        }
+        let chunks = self.chunks(&info.nuid);
+        let stored = stream::subjects(client, &self.stream, &chunks).await?;
+        Ok(stored.get(&chunks) == Some(&info.chunks))
+    }
+
+    /// Removes chunks of objects that were never completed: those without a description whose last one is at least `age` old by the
+    /// server's clock, so that no [`Store::put`] can still be under way. Returns of how many objects.
     ///
     /// # Errors
     /// If no server answers in time, or a description is invalid.
-    pub async fn remove_leftovers(&self, client: &mut Client, before_unix_s: u64) -> Result<usize, NatsError> {
+    pub async fn remove_leftovers(&self, client: &mut Client, age: Duration) -> Result<usize, NatsError> {
+        let before_unix_s = stream::server_unix_s(client, &self.stream).await?.saturating_sub(age.as_secs());
         // The chunks first: what is completed meanwhile has its description then.
         let mut chunks: BTreeSet<_> =
-            stream::subjects(client, &self.stream, &self.chunks(">")).await?.into_iter().collect();
+            stream::subjects(client, &self.stream, &self.chunks(">")).await?.into_keys().collect();
         self.list(client, |info, _| {
             chunks.remove(&self.chunks(&info.nuid));
             ControlFlow::Continue(())
@@ -332,7 +349,7 @@ impl Store {
         for subject in chunks {
             let mut is_old = false;
             consumer::last_of_each(client, &self.stream, &subject, |_, delivered| {
-                is_old = delivered.stored_unix_s < before_unix_s;
+                is_old = delivered.stored_unix_s <= before_unix_s;
                 Ok(ControlFlow::Break(()))
             })
             .await?;

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use jiff::Timestamp;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::{Value, json};
@@ -19,6 +20,9 @@ const DUPLICATE_WINDOW_NS: u64 = 120_000_000_000;
 pub struct StreamInfo {
     pub config: StreamConfig,
     pub state: StreamState,
+    /// The server's time, in RFC 3339; servers before 2.10 do not say it.
+    #[serde(default)]
+    pub ts: Option<String>,
 }
 
 /// The part of a stream's configuration that visiond reads.
@@ -48,6 +52,8 @@ pub struct StreamState {
     pub messages: u64,
     pub bytes: u64,
     pub last_seq: u64,
+    /// When the last message was stored, in RFC 3339.
+    pub last_ts: Option<String>,
 }
 
 /// What a new stream should be like.
@@ -75,8 +81,16 @@ pub async fn info(client: &mut Client, stream: &str) -> Result<Option<StreamInfo
     }
 }
 
-/// Returns the subjects of a stream's messages that match a filter.
-pub async fn subjects(client: &mut Client, stream: &str, filter: &str) -> Result<Vec<String>, NatsError> {
+/// Returns the time at the server that leads a stream, in seconds since 1970. A server that does not say it has the time when the
+/// stream's last message was stored, which is earlier.
+pub async fn server_unix_s(client: &mut Client, stream: &str) -> Result<u64, NatsError> {
+    let info = info(client, stream).await?;
+    let time = info.and_then(|info| info.ts.or(info.state.last_ts)).and_then(|time| time.parse::<Timestamp>().ok());
+    Ok(time.and_then(|time| u64::try_from(time.as_second()).ok()).unwrap_or(0))
+}
+
+/// Returns the subjects of a stream's messages that match a filter, with the number of messages of each.
+pub async fn subjects(client: &mut Client, stream: &str, filter: &str) -> Result<HashMap<String, u64>, NatsError> {
     #[derive(Deserialize)]
     struct Page {
         /// Of all pages.
@@ -86,18 +100,17 @@ pub async fn subjects(client: &mut Client, stream: &str, filter: &str) -> Result
     }
     #[derive(Deserialize)]
     struct Subjects {
-        /// With the number of messages of each.
         #[serde(default)]
         subjects: Option<HashMap<String, u64>>,
     }
     let (what, api) = (format!("query the stream {stream}"), client.api(&format!("STREAM.INFO.{stream}")));
-    let mut all = Vec::new();
+    let mut all = HashMap::new();
     loop {
         let payload = json!({ "subjects_filter": filter, "offset": all.len() }).to_string();
         let request = Request { what: &what, subject: &api, headers: &[], payload: payload.as_bytes() };
         let page: Page = client.ask(&request).await?;
         let before = all.len();
-        all.extend(page.state.subjects.unwrap_or_default().into_keys());
+        all.extend(page.state.subjects.unwrap_or_default());
         if all.len() >= page.total || all.len() == before {
             return Ok(all);
         }

@@ -138,7 +138,7 @@ pub fn delete(args: &DeleteArgs) -> Result<Exit, ExitError> {
 
 /// Removes what interrupted pushes have left. If that fails, the next command tries again.
 pub fn remove_leftovers(buckets: &mut Buckets) {
-    match buckets.remove_leftovers(unix_s()) {
+    match buckets.remove_leftovers() {
         Ok(0) => {}
         Ok(count) => note(&format!("removed what interrupted pushes had left (objects: {count})")),
         Err(error) => log::debug!("cannot remove what interrupted pushes have left: {error}"),
