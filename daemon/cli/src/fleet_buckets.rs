@@ -308,6 +308,15 @@ impl Buckets {
         })
     }
 
+    /// Returns whether all of an object is in the store.
+    ///
+    /// # Errors
+    /// If no server answers.
+    pub fn is_complete(&mut self, info: &ObjectInfo) -> Result<bool, NatsError> {
+        let store = self.store()?;
+        self.runtime.block_on(store.is_complete(&mut self.client, info))
+    }
+
     /// Gives bytes of an object to `take`, in order, until it breaks.
     ///
     /// # Errors

@@ -2,13 +2,13 @@
 
 use std::path::{Path, PathBuf};
 
-use visiond_bundle::{Index, SourceError, key_list_files};
+use visiond_bundle::{Index, key_list_files};
 use visiond_system::exit::{Exit, ExitError};
 
 use super::arguments::ServerArgs;
 use super::bundles::remove_leftovers;
 use super::failure::refuse;
-use super::rollout::is_whole;
+use super::rollout::{is_whole, stored_index};
 use crate::bundle::{refuse_bundle, refuse_key_list};
 use crate::fleet_buckets::Buckets;
 use crate::output::{complain, note};
@@ -39,7 +39,7 @@ pub struct PushArgs {
     #[arg(long, conflicts_with = "again")]
     keys: bool,
 
-    /// Replace a version that is there with other contents
+    /// Replace a version that is there, also with other contents
     #[arg(long)]
     again: bool,
 }
@@ -70,22 +70,21 @@ pub fn push(args: &PushArgs) -> Result<Exit, ExitError> {
         }
         let index = Index::of(path).map_err(refuse_bundle)?;
         let Index { name, version, bytes, .. } = &index;
-        match Index::ask_version(&mut buckets, name, *version) {
-            // Its file may have been deleted.
-            Ok(there) if there.sha256 == index.sha256 && is_whole(&mut buckets, name, *version)? => {
-                note(&format!("{name} {version} is already there"));
-                continue;
-            }
-            Ok(there) if there.sha256 != index.sha256 && !args.again => {
+        // A broken index is replaced, and with --again whatever is there.
+        let there = if args.again { None } else { stored_index(&mut buckets, name, *version)? };
+        if let Some(there) = there {
+            if there.sha256 != index.sha256 {
                 let message = format!(
                     "{name} {version} is there with other contents: make these the next version, or use --again, which devices that have it \
                      do not notice"
                 );
                 return Err(ExitError::new(Exit::Model, message));
             }
-            // A broken index is replaced.
-            Ok(_) | Err(SourceError::Missing { .. } | SourceError::Index { .. }) => {}
-            Err(error) => return Err(ExitError::new(Exit::Failure, error)),
+            // Its file, or a part of it, may be gone.
+            if is_whole(&mut buckets, name, *version)? {
+                note(&format!("{name} {version} is already there"));
+                continue;
+            }
         }
         let mut progress = Progress::new();
         // The index comes last: before that, no device can find the bundle.

@@ -6,6 +6,7 @@ use visiond_bundle::{Index, SourceError};
 use visiond_config::parse_duration;
 use visiond_fleet::{Desired, Limits, MOST_FIRST, Progress, Window, admit};
 use visiond_nats::NatsError;
+use visiond_nats::object::ObjectInfo;
 use visiond_system::exit::{Exit, ExitError};
 
 use super::arguments::{ServerArgs, TargetArgs, name, operator, version};
@@ -83,8 +84,10 @@ pub fn run(args: &Args) -> Result<Exit, ExitError> {
     let mut buckets = args.servers.open()?;
     let TargetArgs { name, group } = &args.target;
     if !is_whole(&mut buckets, name, args.version)? {
-        let message =
-            format!("{name} {} is not in the fleet's store: put it there with `visiond fleet push`", args.version);
+        let message = format!(
+            "{name} {} is not in the fleet's store, or not all of it: put it there with `visiond fleet push`",
+            args.version
+        );
         return Err(ExitError::new(Exit::Input, message));
     }
     let (before, revision) = buckets.desired(group, name).map_err(refuse)?.unzip();
@@ -163,17 +166,31 @@ fn check_first(first: &[String], devices: &Group, target: &TargetArgs) -> Result
     Err(ExitError::new(Exit::Input, message))
 }
 
-/// Returns whether a version is in the store, its file and its index.
+/// Returns whether a version is in the store, its file and its index, and each chunk of both.
 pub fn is_whole(buckets: &mut Buckets, name: &str, version: u64) -> Result<bool, ExitError> {
-    let index = match Index::ask_version(buckets, name, version) {
-        Ok(index) => index,
-        Err(SourceError::Missing { .. }) => return Ok(false),
-        Err(error) => return Err(ExitError::new(Exit::Input, error)),
-    };
-    match buckets.object(&index.path()) {
-        Ok(info) => Ok(info.size == index.bytes),
-        Err(NatsError::MissingObject { .. }) => Ok(false),
-        Err(error) => Err(refuse(error)),
+    let Some(index) = stored_index(buckets, name, version)? else { return Ok(false) };
+    let file = whole_object(buckets, &index.path())?;
+    Ok(file.is_some_and(|info| info.size == index.bytes))
+}
+
+/// Reads the index of a version; `None` if there is none that can be read.
+pub fn stored_index(buckets: &mut Buckets, name: &str, version: u64) -> Result<Option<Index>, ExitError> {
+    if whole_object(buckets, &Index::path_of_version(name, version))?.is_none() {
+        return Ok(None);
+    }
+    match Index::ask_version(buckets, name, version) {
+        Ok(index) => Ok(Some(index)),
+        Err(SourceError::Missing { .. } | SourceError::Index { .. }) => Ok(None),
+        Err(error) => Err(ExitError::new(Exit::Failure, error)),
+    }
+}
+
+/// Returns the description of an object; `None` if there is none, or a part of the object is gone.
+fn whole_object(buckets: &mut Buckets, path: &str) -> Result<Option<ObjectInfo>, ExitError> {
+    let found = buckets.object(path).and_then(|info| Ok(buckets.is_complete(&info)?.then_some(info)));
+    match found {
+        Err(NatsError::MissingObject { .. } | NatsError::BrokenObject { .. }) => Ok(None),
+        found => found.map_err(refuse),
     }
 }
 
