@@ -128,10 +128,10 @@ impl Buckets {
     }
 
     /// Reads what a group should use, with the revision of the record. A record that is older than one that this connection has seen
-    /// comes from a replica that lags, so it is asked again.
+    /// comes from a replica that lags, so it is asked again. If it stays, the servers have come back without their newest changes.
     ///
     /// # Errors
-    /// If no server answers, or `LostRace` if a replica lags for long.
+    /// If no server answers.
     pub fn desired(&mut self, group: &str, bundle: &str) -> Result<Option<(Record<Desired>, u64)>, NatsError> {
         let key = group_key(group, bundle);
         let bucket = self.desired_bucket()?;
@@ -139,17 +139,23 @@ impl Buckets {
         let get_by = Instant::now() + REPLICA_LAG;
         loop {
             let entry = self.runtime.block_on(bucket.get(&mut self.client, &key))?;
-            let is_late = Instant::now() >= get_by;
-            match entry {
-                Some(entry) if entry.revision >= known => {
-                    self.revisions.insert(key.clone(), entry.revision);
-                    return Ok(Some((Desired::parse(&key, &entry.value), entry.revision)));
-                }
-                Some(_) if is_late => return Err(NatsError::LostRace { bucket: bucket.name().to_owned(), key }),
-                // Somebody has deleted it.
-                None if known == 0 || is_late => return Ok(None),
-                Some(_) | None => thread::sleep(REPLICA_PAUSE),
+            let revision = entry.as_ref().map_or(0, |entry| entry.revision);
+            if revision < known && Instant::now() < get_by {
+                thread::sleep(REPLICA_PAUSE);
+                continue;
             }
+            let Some(entry) = entry else {
+                // Somebody has deleted it, or the servers came back empty.
+                self.revisions.remove(&key);
+                return Ok(None);
+            };
+            if revision < known {
+                complain(&format!(
+                    "{key} is older than it was, as after a restore from a backup: goes on with the record that is there"
+                ));
+            }
+            self.revisions.insert(key.clone(), revision);
+            return Ok(Some((Desired::parse(&key, &entry.value), revision)));
         }
     }
 
