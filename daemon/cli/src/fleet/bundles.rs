@@ -6,13 +6,13 @@ use serde::Serialize;
 use visiond_bundle::Index;
 use visiond_bundle::rollout::Step;
 use visiond_config::diagnostics::count;
-use visiond_fleet::Reported;
+use visiond_fleet::{RecordError, Reported};
 use visiond_system::exit::{Exit, ExitError};
 
 use super::arguments::{ServerArgs, bundle, version};
 use super::failure::refuse;
 use crate::fleet_buckets::Buckets;
-use crate::output::{note, print_report};
+use crate::output::{complain, note, print_report};
 use crate::text_table::TextTable;
 use crate::wall_clock::{ago, rfc3339_of, unix_s};
 
@@ -65,6 +65,8 @@ struct Listed {
 struct Uses {
     /// The groups that should use it.
     groups: BTreeSet<String>,
+    /// The groups that can go back to it.
+    groups_before: BTreeSet<String>,
     /// The devices that are pinned to it.
     pins: BTreeSet<String>,
     /// How many devices use it.
@@ -79,7 +81,10 @@ type AllUses = BTreeMap<(String, u64), Uses>;
 /// Lists what is in the store.
 pub fn run(args: &Args) -> Result<Exit, ExitError> {
     let mut buckets = args.servers.open()?;
-    let mut uses = all_uses(&mut buckets)?;
+    let (mut uses, broken) = all_uses(&mut buckets)?;
+    for (_, error) in broken {
+        complain(&error.to_string());
+    }
     let objects = buckets.objects().map_err(refuse)?;
     let indexes: BTreeSet<_> = objects.iter().filter_map(|it| versioned(&it.name, ".toml")).collect();
     let now = unix_s();
@@ -113,12 +118,20 @@ pub fn run(args: &Args) -> Result<Exit, ExitError> {
 pub fn delete(args: &DeleteArgs) -> Result<Exit, ExitError> {
     let mut buckets = args.servers.open()?;
     let DeleteArgs { name, version, .. } = args;
-    if !args.force
-        && let Some(uses) = all_uses(&mut buckets)?.remove(&(name.clone(), *version))
-    {
-        let message =
-            format!("{name} {version} is in use by {}: use --force to delete it all the same", uses.described());
-        return Err(ExitError::new(Exit::Model, message));
+    if !args.force {
+        let (mut uses, broken) = all_uses(&mut buckets)?;
+        if let Some(uses) = uses.remove(&(name.clone(), *version)) {
+            let message =
+                format!("{name} {version} is in use by {}: use --force to delete it all the same", uses.described());
+            return Err(ExitError::new(Exit::Model, message));
+        }
+        // A record that cannot be read may want any version.
+        if let Some((_, error)) = broken.into_iter().find(|(bundle, _)| bundle == name) {
+            let message = format!(
+                "cannot find out what uses {name} {version}: {error}, or use --force to delete it all the same"
+            );
+            return Err(ExitError::new(Exit::Input, message));
+        }
     }
     // The index first: without it, no device begins to fetch the file.
     let paths = [Index::path_of_version(name, *version), format!("{name}/{version}.visiond")];
@@ -149,23 +162,37 @@ impl Uses {
     fn described(&self) -> String {
         let some = |devices: usize, what: &str| (devices > 0).then(|| format!("{}{what}", count(devices, "device")));
         let groups = self.groups.iter().map(|group| format!("group {group}"));
+        let groups_before = self.groups_before.iter().map(|group| format!("group {group} as the previous version"));
         let pins = self.pins.iter().map(|device| format!("the pin of {device}"));
         let devices = [some(self.devices, ""), some(self.devices_before, " as the previous version")];
-        groups.chain(pins).chain(devices.into_iter().flatten()).collect::<Vec<_>>().join(", ")
+        groups.chain(groups_before).chain(pins).chain(devices.into_iter().flatten()).collect::<Vec<_>>().join(", ")
     }
 }
 
-/// Reads what uses each version.
-fn all_uses(buckets: &mut Buckets) -> Result<AllUses, ExitError> {
-    let mut uses = AllUses::new();
+/// Reads what uses each version, and the bundles of records that cannot be read.
+fn all_uses(buckets: &mut Buckets) -> Result<(AllUses, Vec<(String, RecordError)>), ExitError> {
+    let (mut uses, mut broken) = (AllUses::new(), Vec::new());
     for ((group, bundle), desired) in buckets.all_desired().map_err(refuse)? {
-        // A record that cannot be read may want any version.
-        let desired = desired.map_err(|error| ExitError::new(Exit::Input, error))?;
+        let desired = match desired {
+            Ok(desired) => desired,
+            Err(error) => {
+                broken.push((bundle, error));
+                continue;
+            }
+        };
+        // A group that went back does not return to the version that it left.
+        if let Some(before) = desired.before.filter(|_| !desired.is_rollback) {
+            uses.entry((bundle.clone(), before)).or_default().groups_before.insert(group.clone());
+        }
         uses.entry((bundle, desired.version)).or_default().groups.insert(group);
     }
     for ((device, bundle), pin) in buckets.pins().map_err(refuse)? {
-        if let Some(version) = pin.map_err(|error| ExitError::new(Exit::Input, error))?.version {
-            uses.entry((bundle, version)).or_default().pins.insert(device);
+        match pin.map(|pin| pin.version) {
+            Ok(Some(version)) => {
+                uses.entry((bundle, version)).or_default().pins.insert(device);
+            }
+            Ok(None) => {}
+            Err(error) => broken.push((bundle, error)),
         }
     }
     for device in buckets.reported().map_err(refuse)?.into_values() {
@@ -181,7 +208,7 @@ fn all_uses(buckets: &mut Buckets) -> Result<AllUses, ExitError> {
             }
         }
     }
-    Ok(uses)
+    Ok((uses, broken))
 }
 
 /// Returns the bundle and the version of an object's name.
