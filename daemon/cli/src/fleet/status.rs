@@ -197,8 +197,17 @@ fn text(listed: &[Listed]) -> String {
             [counts.succeeded, counts.failed, counts.busy, counts.offline, counts.waiting, counts.pinned_or_newer];
         let words = [one.bundle.clone(), one.group.clone(), one.version.to_string(), state.to_owned(), wave];
         table.push(words.into_iter().chain(numbers.map(|number| number.to_string())));
-        if let Some(reason) = &one.reason {
-            below += &format!("{} in {}: {state}: {reason}\n", one.bundle, one.group);
+        let reason = one.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
+        let what = match (one.is_rollback, one.progress, one.before) {
+            (true, Progress::Done, Some(left)) => Some(("rolled back", left)),
+            (true, Progress::Running, Some(left)) => Some(("going back", left)),
+            _ => None,
+        };
+        if let Some((what, left)) = what {
+            let (version, by) = (one.version, &one.by);
+            below += &format!("{} in {}: {what} from {left} to {version} by {by}{reason}\n", one.bundle, one.group);
+        } else if one.reason.is_some() {
+            below += &format!("{} in {}: {state}{reason}\n", one.bundle, one.group);
         }
         for Failed { device, reason } in one.failed.iter().take(MOST_NAMED) {
             below += &format!(
