@@ -201,6 +201,16 @@ fn warn_of_nothing(config: &Config, report: &mut Diagnostics) {
 /// With `settings`, they lie over the file in place of those that are installed.
 pub fn preview(client: &Client, path: &Path, settings: Option<ProposedSettings>) -> Result<Preview, ExitError> {
     let text = read(path).map_err(|finding| ExitError::new(Exit::Config, finding))?;
+    preview_text(client, path, text, settings)
+}
+
+/// Asks the same about `text` as the content of the file.
+pub fn preview_text(
+    client: &Client,
+    path: &Path,
+    text: String,
+    settings: Option<ProposedSettings>,
+) -> Result<Preview, ExitError> {
     let path = std::path::absolute(path).map_err(ExitError::system)?;
     let proposal = serde_json::to_value(Proposal { path, text, settings })
         .map_err(|error| ExitError::new(Exit::Failure, error))?;

@@ -4,6 +4,7 @@
 //! One bundle changes at a time, so that what is observed is due to that one. The process may end at any moment: what the next one
 //! must know is in the store. docs/bundles.md describes the steps.
 
+mod daemon_config;
 mod fleet;
 mod settings;
 mod watch;
@@ -32,6 +33,7 @@ use visiond_system::exit::{Exit, ExitError};
 use visiond_system::redact::redact_urls;
 use visiond_web::status::report::StatusReport;
 
+use self::daemon_config::DaemonConfig;
 use self::fleet::{Fleet, FleetArgs, random};
 use self::watch::{Before, FRAMES, Judge, Limits, Sample};
 use self::web_source::{WebSource, check_url};
@@ -576,7 +578,17 @@ impl Follower<'_> {
         };
         note(&format!("{} {}: signed by the key {}", state.name, index.version, signer.id));
         warn_of_expiry(&candidate.manifest);
-        let settings = candidate.settings().map_err(refuse)?;
+        let settings = match candidate.settings() {
+            Ok(settings) => settings,
+            Err(error @ BundleError::Io { .. }) => return Ok(wait(refuse(error))),
+            Err(_) => {
+                let reason = "its settings are not UTF-8: make a new version";
+                candidate.refuse(reason).map_err(refuse)?;
+                state.following.keep_only(None).map_err(refuse)?;
+                state.set(Step::Refused, version, version, Some(reason.to_owned()));
+                return Ok(Exit::Config);
+            }
+        };
         let candidate = match &settings {
             Some(settings) => match self.prove_settings(state, candidate, settings, daemon.as_ref().ok())? {
                 Ok(candidate) => candidate,
@@ -861,7 +873,8 @@ impl Follower<'_> {
     /// Returns why the daemon would not accept its configuration now, for which no version must be blamed.
     fn fault_of_configuration(&self) -> Option<String> {
         let client = self.client().ok()?;
-        let preview = check::preview(&client, &client.config().ok()?, None).ok()?;
+        let DaemonConfig { path, text } = DaemonConfig::read(&client, self.args.config.as_deref()).ok()?;
+        let preview = check::preview_text(&client, &path, text, None).ok()?;
         preview.error.filter(|_| !preview.valid).map(|error| first_error(&error))
     }
 

@@ -41,15 +41,23 @@ impl From<SettingsFault> for ExitError {
 /// [`SettingsFault::Unwanted`], or the file cannot be read.
 pub fn wanted(config: &Path, name: &str, store: &Store) -> Result<String, SettingsFault> {
     let text = read(config).map_err(|finding| SettingsFault::File(finding.to_string()))?;
+    wanted_in(&text, config, name, store).map(|()| text)
+}
+
+/// Checks the same of the text of the configuration file.
+///
+/// # Errors
+/// [`SettingsFault::Unwanted`].
+pub fn wanted_in(text: &str, config: &Path, name: &str, store: &Store) -> Result<(), SettingsFault> {
     let shown = config.display();
-    match wanted_settings(&text, config) {
+    match wanted_settings(text, config) {
         Some((wanted, its_store)) if wanted == name => {
             let [own, its] = [store, &its_store].map(|store| real(&store.folder("")));
             if own != its {
                 let message = format!("the bundles of {shown} are in {}: use --store", its.display());
                 return Err(SettingsFault::Unwanted(message));
             }
-            Ok(text)
+            Ok(())
         }
         other => {
             let but = other.map_or(String::new(), |(other, _)| format!(", but of {other}"));
@@ -95,10 +103,10 @@ pub fn prove(
         }));
     }
     let Some(daemon) = daemon else { return Ok(Ok(())) };
-    let ask = |text: &str| {
+    let ask = |of_bundle: &str| {
         let settings =
-            ProposedSettings { bundle: settings.name.clone(), version: settings.version, text: text.to_owned() };
-        let preview = check::preview(daemon, config, Some(settings))?;
+            ProposedSettings { bundle: settings.name.clone(), version: settings.version, text: of_bundle.to_owned() };
+        let preview = check::preview_text(daemon, config, text.to_owned(), Some(settings))?;
         Ok::<_, ExitError>(preview.error.filter(|_| !preview.valid).map(|error| first_line(&error)))
     };
     Ok(match ask(&settings.text)? {

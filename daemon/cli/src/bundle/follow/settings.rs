@@ -1,26 +1,35 @@
 //! A bundle of settings that is followed: whether the configuration takes them, and their proof.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use visiond_bundle::rollout::Step;
 use visiond_bundle::store::Candidate;
-use visiond_bundle::{BundleSettings, Manifest};
+use visiond_bundle::{BundleError, BundleSettings, Manifest};
 use visiond_system::exit::{Exit, ExitError};
 use visiond_web::status::report::StatusReport;
 
 use super::super::failure::refuse;
 use super::super::rollout_state::State;
-use super::super::settings_proof::{SettingsFault, check_alone, prove, wanted};
+use super::super::settings_proof::{SettingsFault, check_alone, prove, wanted, wanted_in};
 use super::Follower;
+use super::daemon_config::DaemonConfig;
 use crate::client::Client;
-use crate::config_path::config_path;
 
 impl Follower<'_> {
-    /// Returns why the configuration of this device takes no settings from this bundle; `None` if it does, or if the bundle has a model.
-    /// It is asked again in each turn.
+    /// Returns why the configuration of this device has no use for what this bundle has: settings that it does not take, a model under
+    /// the name of its settings, or the other of what is installed under that name. It is asked again in each turn.
     pub(super) fn unwanted(&self, manifest: &Manifest) -> Option<ExitError> {
-        manifest.settings.as_ref()?;
-        self.config().and_then(|path| Ok(wanted(&path, &manifest.name, &self.store)?)).err()
+        if let Err(error) = self.store.check_kind(manifest) {
+            return Some(refuse(error));
+        }
+        let config = self.config();
+        let takes = |it: &DaemonConfig| wanted_in(&it.text, &it.path, &manifest.name, &self.store);
+        match &manifest.settings {
+            Some(_) => config.and_then(|it| Ok(takes(&it)?)).err(),
+            None => config
+                .is_ok_and(|it| takes(&it).is_ok())
+                .then(|| refuse(BundleError::NoSettings { name: manifest.name.clone(), version: manifest.version })),
+        }
     }
 
     /// Lets the settings of a candidate prove themselves: the configuration with them must be valid. Returns what else is left to do
@@ -33,8 +42,8 @@ impl Follower<'_> {
         daemon: Option<&Client>,
     ) -> Result<Result<Candidate, Exit>, ExitError> {
         let version = Some(settings.version);
-        let proven = self.config().and_then(|path| {
-            let text = wanted(&path, &settings.name, &self.store)?;
+        let proven = self.config().and_then(|DaemonConfig { path, text }| {
+            wanted_in(&text, &path, &settings.name, &self.store)?;
             check_alone(settings).map_or_else(|fault| Ok(Err(fault)), |()| prove(&text, &path, settings, daemon))
         });
         match proven {
@@ -63,12 +72,8 @@ impl Follower<'_> {
         wanted(Path::new(&report.config), name, &self.store).is_ok()
     }
 
-    /// Returns the configuration file of the daemon, or without one the file that it would read.
-    fn config(&self) -> Result<PathBuf, ExitError> {
-        let client = self.client()?;
-        match client.config() {
-            Err(_) if client.finds_no_listener() => config_path(self.args.config.clone()),
-            found => found,
-        }
+    /// Reads the configuration file of the daemon, or without one the file that it would read.
+    fn config(&self) -> Result<DaemonConfig, ExitError> {
+        DaemonConfig::read(&self.client()?, self.args.config.as_deref())
     }
 }
