@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, Output, Stdio};
 
 use serde_json::{Value, json};
-use visiond_bundle::{Manifest, SETTINGS, write};
+use visiond_bundle::{BundleModel, Manifest, SETTINGS, write};
 use visiond_tests::nats::NatsServer;
 use visiond_tests::web::Place;
 use visiond_tests::{Daemon, command, run, stderr, wait_until_or_show};
@@ -81,6 +81,15 @@ impl Desk {
         let out = self.path(&format!("north-{version}.visiond"));
         let manifest = Manifest::of_settings("north".to_owned(), version);
         write(&out, manifest, &vec![(SETTINGS.to_owned(), self.path("north.toml"))]).unwrap();
+        self.succeed(&["sign", &format!("DIR/north-{version}.visiond"), "--key", "DIR/team.key"]);
+    }
+
+    /// Makes and signs a bundle of a model under the name of the settings.
+    fn forge_model(&self, version: u64) {
+        let out = self.path(&format!("north-{version}.visiond"));
+        let mut manifest = Manifest::new("north".to_owned(), version);
+        manifest.models = vec![BundleModel::new("tiny.onnx".to_owned())];
+        write(&out, manifest, &vec![("tiny.onnx".to_owned(), self.path("tiny.onnx"))]).unwrap();
         self.succeed(&["sign", &format!("DIR/north-{version}.visiond"), "--key", "DIR/team.key"]);
     }
 
@@ -237,6 +246,71 @@ fn a_device_whose_file_takes_no_settings_refuses_them_until_it_does() {
         CONFIG,
         "cannot take the settings of the bundle street: street 1 has a model, and no settings",
     );
+}
+
+#[test]
+fn a_model_under_the_name_of_the_settings_is_refused_and_the_daemon_starts() {
+    let desk = Desk::new();
+    desk.make_settings("1", "[log]\nlevel = \"debug\"\n", &[]);
+    let output = desk.install_settings("1", &[]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    desk.forge_model(2);
+    let words = "north 2 has a model, and north 1, which is installed, has settings: make it again under another name";
+    let bundle = "DIR/north-2.visiond";
+    let install = ["install", bundle, "--key", "DIR/team.pub", "--store", "DIR/models"];
+    refused(&desk.bundle(&install), CONFIG, words);
+    refused(&desk.bundle(&[&install[..], &["--again"]].concat()), CONFIG, words);
+    assert_eq!(desk.settings_versions(), (Some(1), None, vec![]));
+    let daemon = desk.daemon_with_settings();
+    assert_eq!(status(&daemon)["settings"]["version"], 1);
+    desk.succeed(&["publish", bundle, "DIR/published"]);
+    refused(&desk.follow_settings(&daemon, &["--watch", "0"]), CONFIG, words);
+    // Nor is such a model the first version.
+    fs::remove_dir_all(desk.path("models/north")).unwrap();
+    let words = "north 2 has a model, and no settings";
+    refused(&desk.follow_settings(&daemon, &["--watch", "0"]), CONFIG, words);
+    refused(&desk.bundle(&[&install[..], &["--config", &config_of(&daemon)]].concat()), CONFIG, words);
+}
+
+#[test]
+fn settings_that_are_no_text_are_refused_once() {
+    let desk = Desk::new();
+    let daemon = desk.daemon_with_settings();
+    fs::write(desk.path("latin1.toml"), b"# \xe9\n").unwrap();
+    let (bundle, out) = ("DIR/north-1.visiond", desk.path("north-1.visiond"));
+    let source = vec![(SETTINGS.to_owned(), desk.path("latin1.toml"))];
+    write(&out, Manifest::of_settings("north".to_owned(), 1), &source).unwrap();
+    desk.succeed(&["sign", bundle, "--key", "DIR/team.key"]);
+    desk.succeed(&["publish", bundle, "DIR/published"]);
+    let words = "its settings are not UTF-8: make a new version";
+    refused(&desk.follow_settings(&daemon, &["--watch", "0"]), CONFIG, words);
+    assert_eq!(desk.settings_versions(), (None, None, vec![1]));
+}
+
+#[test]
+fn a_client_cannot_choose_the_folder_of_bundles_that_the_daemon_reads() {
+    let desk = Desk::new();
+    let daemon = desk.daemon_with_settings();
+    let folder = desk.path("theirs/north/1");
+    fs::create_dir_all(&folder).unwrap();
+    fs::write(desk.path("secret"), "token = hidden\n").unwrap();
+    std::os::unix::fs::symlink("1", desk.path("theirs/north/current")).unwrap();
+    std::os::unix::fs::symlink(desk.path("secret"), folder.join("manifest.toml")).unwrap();
+    let preview = |text: &str| {
+        let proposal = json!({ "path": config_of(&daemon), "text": text });
+        let json = ["content-type: application/json"];
+        Place::Unix(daemon.path("http.sock")).ask("POST", "/api/v1/changes", &json, &proposal.to_string()).json()
+    };
+    let own = fs::read_to_string(daemon.path("visiond.toml")).unwrap();
+    assert_eq!(preview(&own)["valid"], true);
+    let theirs = own.replace(desk.path("models").to_str().unwrap(), desk.path("theirs").to_str().unwrap());
+    let with_model = theirs.replace("settings = \"north\"", "").replacen("path = \"", "bundle = \"north\" #", 1);
+    for text in [theirs, with_model] {
+        let answer = preview(&text);
+        let error = answer["error"].as_str().unwrap();
+        assert!(error.starts_with("cannot preview bundles in "), "{answer}");
+        assert!(!error.contains("hidden"), "{answer}");
+    }
 }
 
 /// What no bundle may say, the place of the error, and its words.

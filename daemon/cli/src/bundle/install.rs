@@ -16,7 +16,7 @@ use super::settings_proof::{check_alone, prove as prove_settings, wanted};
 use super::trusted_keys::KeyArgs;
 use super::versions::StoreArgs;
 use crate::config_path::config_path;
-use crate::output::note;
+use crate::output::{complain, note};
 
 /// Verify a bundle, let its model prove itself on this machine, and make it the current version
 ///
@@ -95,6 +95,9 @@ pub fn run(args: &Args) -> Result<Exit, ExitError> {
         note(&format!("the settings {name} {version} are installed: {remedy}"));
         return Ok(Exit::Success);
     }
+    if config_path(args.config.clone()).is_ok_and(|path| wanted(&path, &name, &store).is_ok()) {
+        return Err(refuse(BundleError::NoSettings { name, version }));
+    }
     match prove(&candidate, &args.proof, &|step| note_building(&name, version, step)) {
         Ok(_) => {}
         Err(Failed::Proof(reason, remedy)) => {
@@ -117,7 +120,10 @@ fn check_settings_here(settings: &BundleSettings, config: Option<&Path>, store: 
     check_alone(settings)?;
     let path = match config_path(config.map(Path::to_owned)) {
         Ok(path) => path,
-        Err(_) => return Ok(false),
+        Err(_) => {
+            complain("the settings were not checked: no configuration found; use --config");
+            return Ok(false);
+        }
     };
     match wanted(&path, &settings.name, store) {
         Ok(text) => prove_settings(&text, &path, settings, None)?.map(|()| true).map_err(ExitError::from),
