@@ -41,7 +41,7 @@ pub fn open_regular(path: &Path) -> io::Result<File> {
     let check = |metadata: fs::Metadata| match metadata {
         it if it.is_file() => Ok(()),
         it if it.is_dir() => Err(Errno::ISDIR.into()),
-        _ => Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file")),
+        _ => Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file: put one there")),
     };
     // Opening a device may already do something.
     check(fs::metadata(path)?)?;
@@ -56,7 +56,7 @@ pub(crate) fn read_bounded(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     open_regular(path)?.take(most + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > most {
-        let message = format!("it has more than the {most} bytes of such a file");
+        let message = format!("it has more than the {most} bytes of such a file: put the right one there");
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, message));
     }
     Ok(bytes)
@@ -65,5 +65,5 @@ pub(crate) fn read_bounded(path: &Path, most: u64) -> io::Result<Vec<u8>> {
 /// Reads a regular file of text, of at most `most` bytes.
 pub(crate) fn read_bounded_text(path: &Path, most: u64) -> io::Result<String> {
     String::from_utf8(read_bounded(path, most)?)
-        .map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is not UTF-8"))
+        .map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is not UTF-8: put the right file there"))
 }

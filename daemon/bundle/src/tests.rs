@@ -328,10 +328,10 @@ fn a_manifest_that_is_a_fifo_or_never_ends_is_an_error() {
     let read = || desk.store().current("street").unwrap_err().to_string();
     fs::remove_file(&manifest).unwrap();
     std::os::unix::fs::symlink("/dev/zero", &manifest).unwrap();
-    assert!(read().ends_with("it is not a regular file"), "{}", read());
+    assert!(read().contains("it is not a regular file"), "{}", read());
     fs::remove_file(&manifest).unwrap();
     rustix::fs::mknodat(rustix::fs::CWD, &manifest, rustix::fs::FileType::Fifo, 0o644.into(), 0).unwrap();
-    assert!(read().ends_with("it is not a regular file"), "{}", read());
+    assert!(read().contains("it is not a regular file"), "{}", read());
     fs::remove_file(&manifest).unwrap();
     fs::File::create(&manifest).unwrap().set_len(1 << 40).unwrap();
     assert!(read().contains("it has more than the 4194304 bytes"), "{}", read());
