@@ -199,10 +199,6 @@ struct Attempt {
 /// Follows bundles.
 pub fn run(args: &Args) -> Result<Exit, ExitError> {
     let store = args.store.open();
-    // Those of a folder may come later.
-    if args.keys.are_named() {
-        args.keys.read(&store)?;
-    }
     let followed = args.names.iter().map(|name| Ok((name.clone(), store.follow(name).map_err(refuse)?)));
     let followed: Vec<(String, Following)> = followed.collect::<Result<_, ExitError>>()?;
     let (origin, shown) = if is_fleet(&args.source) {
