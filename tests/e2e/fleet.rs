@@ -11,6 +11,7 @@ use visiond_tests::{assert_no_panic, command, output, stderr, wait_until_or_show
 
 use crate::bundles::{Desk, refused};
 
+mod damage;
 mod permissions;
 
 const FAILURE: i32 = 1;
@@ -184,6 +185,9 @@ fn a_version_reaches_a_group_wave_by_wave_and_the_group_goes_back() {
     let output = office.succeed(&["rollback", "street", "--group", "north", "--reason", "misses bicycles"]);
     assert!(stderr(&output).contains("street 1: done: 4 succeeded"), "{}", stderr(&output));
     assert_eq!(office.versions()[..4], [Some(1); 4]);
+    let text = String::from_utf8(office.succeed(&["status"]).stdout).unwrap();
+    assert!(text.contains("street in north: rolled back from 2 to 1 by "), "{text}");
+    assert!(text.contains(": misses bicycles\n"), "{text}");
     let list = office.desk.succeed(&["list", "--store", "DIR/gate-2"]);
     let list = String::from_utf8(list.stdout).unwrap();
     assert!(list.contains("2 is refused") && list.contains("rolled the group back: misses bicycles"), "{list}");
@@ -354,7 +358,7 @@ fn the_store_lists_what_is_used_and_gives_up_what_is_not() {
     let text = String::from_utf8(office.succeed(&["bundles"]).stdout).unwrap();
     assert!(text.contains("group north, 1 device\n") && text.contains("the pin of gate-9"), "{text}");
     for (version, words) in [
-        ("1", "1 device as the previous version"),
+        ("1", "group north as the previous version, 1 device as the previous version"),
         ("2", "group north, 1 device: use --force"),
         ("3", "the pin of gate-9"),
     ] {
@@ -497,5 +501,5 @@ fn mistakes_are_answered_with_what_to_do() {
         "no device in default follows street: start `visiond bundle follow`",
     );
     office.succeed(&["rollout", "street", "1", "--no-wait", "--allow-empty"]);
-    refused(&office.fleet(&["rollback", "street"]), FAILURE, "has no version before 1");
+    refused(&office.fleet(&["rollback", "street"]), FAILURE, "gave street in default no version before 1");
 }
