@@ -97,8 +97,9 @@ pub async fn frame(
         let piece = rest.split_to(rest.len().min(PIECE_BYTES));
         // From the reload on, nobody gets a frame without the new masks.
         let has_masks = view.mask_changes() == mask_changes;
-        let sent =
-            has_masks.then_some(piece).ok_or_else(|| io::Error::other("the camera's privacy masks have changed: ask again"));
+        let sent = has_masks
+            .then_some(piece)
+            .ok_or_else(|| io::Error::other("the camera's privacy masks have changed: ask again"));
         (!sent.as_ref().is_ok_and(Bytes::is_empty)).then_some((sent, (rest, turn, view, mask_changes)))
     });
     let head = [(header::CONTENT_TYPE, "application/json".to_owned()), (header::CONTENT_LENGTH, length.to_string())];
