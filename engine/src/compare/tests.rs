@@ -128,6 +128,16 @@ fn a_thing_of_one_alone_counts_from_the_margin_above_the_threshold() {
 }
 
 #[test]
+fn what_another_program_has_chosen_counts_whatever_it_scores() {
+    let compare = |mut agreement: Agreement| {
+        agreement.add(0, &[seen(0, 0.4, 0.0), seen(0, 0.3, 100.0)], &[seen(0, 0.2, 0.0), seen(0, 0.8, 200.0)]);
+        (agreement.all.matched, agreement.all.missing, agreement.all.extra)
+    };
+    assert_eq!(compare(Agreement::within(0.85, LIMITS)), (0, 0, 0));
+    assert_eq!(compare(Agreement::within(0.85, LIMITS).with_all_of_first()), (1, 1, 0));
+}
+
+#[test]
 fn a_classifier_is_compared_by_class() {
     let class = |class_id, score| Detection { class_id, score, ..Detection::default() };
     let mut agreement = Agreement::within(0.1, LIMITS);
