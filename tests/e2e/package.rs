@@ -132,7 +132,7 @@ fn programs_need_no_newer_glibc_than_the_package_says() {
 
 /// The most bytes that a package's program may have: a little more than it had when this was last set.
 /// `tests/bench/weight.py` shows which crate grew.
-const MOST_BYTES: [(&str, u64); 2] = [("amd64", 24_400_000), ("arm64", 20_100_000)];
+const MOST_BYTES: [(&str, u64); 2] = [("amd64", 24_400_000), ("arm64", 20_300_000)];
 
 #[test]
 #[ignore = "needs packages: ./test --all"]

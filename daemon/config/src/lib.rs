@@ -172,11 +172,19 @@ pub fn keys() -> Vec<Key> {
     Config::keys()
 }
 
-/// Reads the text of a file.
+/// Reads the text of a file that a person names. It may be a pipe, and then this waits for who writes to it.
+///
+/// # Errors
+/// The file cannot be read, is too large, or is not UTF-8.
+pub fn read(path: &Path) -> Result<String, Box<Diagnostic>> {
+    File::open(path).map_err(|error| cannot_read(path, &error)).and_then(|file| read_opened(path, file))
+}
+
+/// Reads the text of a regular file; never waits.
 ///
 /// # Errors
 /// The file cannot be read, is no regular file, is too large, or is not UTF-8.
-pub fn read(path: &Path) -> Result<String, Box<Diagnostic>> {
+pub fn read_regular(path: &Path) -> Result<String, Box<Diagnostic>> {
     open_regular(path).map_err(|error| cannot_read(path, &error)).and_then(|file| read_opened(path, file))
 }
 

@@ -8,7 +8,7 @@ use visiond_config::ConfigErrors;
 use visiond_config::diagnostics::Severity;
 use visiond_config::layers::wanted_settings;
 use visiond_config::types::Config;
-use visiond_config::{check_settings, read};
+use visiond_config::{check_settings, read_regular};
 use visiond_service::reload::ProposedSettings;
 use visiond_system::exit::{Exit, ExitError};
 
@@ -40,7 +40,7 @@ impl From<SettingsFault> for ExitError {
 /// # Errors
 /// [`SettingsFault::Unwanted`], or the file cannot be read.
 pub fn wanted(config: &Path, name: &str, store: &Store) -> Result<String, SettingsFault> {
-    let text = read(config).map_err(|finding| SettingsFault::File(finding.to_string()))?;
+    let text = read_regular(config).map_err(|finding| SettingsFault::File(finding.to_string()))?;
     wanted_in(&text, config, name, store).map(|()| text)
 }
 

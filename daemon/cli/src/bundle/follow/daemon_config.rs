@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::process::geteuid;
 use visiond_bundle::open_regular;
-use visiond_config::{read, read_opened};
+use visiond_config::{read_opened, read_regular};
 use visiond_system::exit::{Exit, ExitError};
 
 use crate::client::{Client, DaemonAddress, is_same};
@@ -37,14 +37,14 @@ impl DaemonConfig {
         let path = match client.config() {
             Err(_) if client.finds_no_listener() => {
                 let path = config_path(named.map(Path::to_owned))?;
-                let text = read(&path).map_err(invalid)?;
+                let text = read_regular(&path).map_err(invalid)?;
                 return Ok(Self { path, text });
             }
             found => found?,
         };
         // The path of the daemon may be a link that leads elsewhere by now, so it is not this one that is read.
         if let Some(known) = known_path(&path, named) {
-            let text = read(&known).map_err(invalid)?;
+            let text = read_regular(&known).map_err(invalid)?;
             return Ok(Self { path, text });
         }
         let cannot = |error| ExitError::new(Exit::Config, format!("cannot read {}: {error}", path.display()));
