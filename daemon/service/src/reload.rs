@@ -10,7 +10,8 @@ use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
 use tokio::sync::oneshot;
 use visiond_bundle::BundleSettings;
 use visiond_bundle::store::Store;
@@ -96,9 +97,27 @@ pub struct ProposedSettings {
     /// The name of the bundle.
     pub bundle: String,
     /// Its version.
+    #[serde(deserialize_with = "whole_number")]
     pub version: u64,
     /// The text of its settings.
     pub text: String,
+}
+
+/// Reads a whole number, which JSON may also write as `7.0`.
+fn whole_number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
+    /// The first number that is too large: 2^64.
+    const TOO_LARGE: f64 = 18_446_744_073_709_551_616.0;
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Number {
+        Whole(u64),
+        Float(f64),
+    }
+    match Number::deserialize(deserializer)? {
+        Number::Whole(number) => Ok(number),
+        Number::Float(number) if number.fract() == 0.0 && (0.0..TOO_LARGE).contains(&number) => Ok(number as u64),
+        Number::Float(_) => Err(D::Error::custom("the version must be a whole number, such as 7")),
+    }
 }
 
 impl Preview {
@@ -408,6 +427,20 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use super::*;
+
+    #[test]
+    fn a_version_is_a_whole_number_however_json_writes_it() {
+        let version = |number: &str| {
+            let text = format!("{{\"bundle\": \"night\", \"version\": {number}, \"text\": \"\"}}");
+            serde_json::from_str::<ProposedSettings>(&text).ok().map(|settings| settings.version)
+        };
+        for (number, wanted) in [("7", 7), ("7.0", 7), ("-0", 0), ("18446744073709551615", u64::MAX), ("1e3", 1000)] {
+            assert_eq!(version(number), Some(wanted), "{number}");
+        }
+        for number in ["7.5", "-1", "18446744073709551616", "1e30", "\"7\"", "null"] {
+            assert_eq!(version(number), None, "{number}");
+        }
+    }
 
     #[test]
     fn a_neighbour_of_the_daemons_file_is_read_from_where_that_is() {
